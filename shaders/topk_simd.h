@@ -1,0 +1,151 @@
+// CONTRACT sections 3 and 4 in one simdgroup: registers, shuffles and integer keys, no barrier.
+// Slot t = lane + 32 j sits in register j of the lane, so a tree over 256 slots is three steps between
+// registers (128, 64, 32) and five shuffles (16 .. 1); lane 0 follows the tree to its root.
+#pragma once
+#include "compat.h"
+#include "route_types.h"
+
+#define QWISP_SLOTS (kRouteThreads / kSimdWidth)  // registers a lane
+
+// Among equal values the smaller bit-reversed index is chosen first: 255 for slot 0, 0 for slot 255.
+inline uint tie_rank(uint slot) { return kRouteThreads - 1 - (reverse_bits(slot) >> 24); }
+inline uint slot_of_rank(uint rank) { return reverse_bits(kRouteThreads - 1 - rank) >> 24; }
+
+// Unsigned keys in the order of the values, -0 equal to +0, NaN excluded, 0 below every value.
+inline uint order_key(half value) {
+    uint bits = as_type<ushort>(value);
+    if (bits == 0x8000u) bits = 0;
+    return (bits & 0x8000u) != 0 ? bits ^ 0xffffu : bits ^ 0x8000u;
+}
+inline uint order_key(float value) {
+    uint bits = as_type<uint>(value);
+    if (bits == 0x80000000u) bits = 0;
+    return (bits & 0x80000000u) != 0 ? ~bits : bits ^ 0x80000000u;
+}
+
+// Each choose function returns the k-th winner in lane k.
+
+// No bias: value and rank fit one 24-bit key.
+inline uint choose_by_logit(QWISP_THREAD(const half) logit, uint top_k, uint lane) {
+    uint key[QWISP_SLOTS];
+    for (uint j = 0; j < QWISP_SLOTS; j++) key[j] = (order_key(logit[j]) << 8) | tie_rank(lane + kSimdWidth * j);
+    const uint infinite = (order_key(half(QWISP_NEGATIVE_INFINITY)) << 8) | 0xffu;
+    uint won = 0;
+    for (uint k = 0; k < top_k; k++) {
+        uint best = key[0];
+        for (uint j = 1; j < QWISP_SLOTS; j++) best = key[j] > best ? key[j] : best;
+        best = simd_max(best);
+        for (uint j = 0; j < QWISP_SLOTS; j++) key[j] = key[j] == best ? 0 : key[j];
+        // Only -inf is left: slot 0 keeps the whole tree, chosen before or not.
+        if (lane == k) won = best <= infinite ? 0 : slot_of_rank(best & 0xffu);
+    }
+    return won;
+}
+
+// Biased: 32-bit values, so the rank is a second maximum.
+inline uint choose_by_value(QWISP_THREAD(const float) value, uint top_k, uint lane) {
+    uint key[QWISP_SLOTS];
+    for (uint j = 0; j < QWISP_SLOTS; j++) key[j] = order_key(value[j]);
+    const uint infinite = order_key(QWISP_NEGATIVE_INFINITY);
+    uint won = 0;
+    for (uint k = 0; k < top_k; k++) {
+        uint best = key[0];
+        for (uint j = 1; j < QWISP_SLOTS; j++) best = key[j] > best ? key[j] : best;
+        best = simd_max(best);
+        uint rank = 0;
+        for (uint j = 0; j < QWISP_SLOTS; j++) {
+            const uint mine = key[j] == best ? tie_rank(lane + kSimdWidth * j) : 0;
+            rank = mine > rank ? mine : rank;
+        }
+        const uint slot = slot_of_rank(simd_max(rank));
+        for (uint j = 0; j < QWISP_SLOTS; j++) key[j] = slot == lane + kSimdWidth * j ? 0 : key[j];
+        if (lane == k) won = best <= infinite ? 0 : slot;
+    }
+    return won;
+}
+
+// A row with a NaN has no order: walk the tree itself.
+inline uint choose_by_tree(QWISP_THREAD(float) work, uint top_k, uint lane) {
+    uint won = 0;
+    for (uint k = 0; k < top_k; k++) {
+        float value[QWISP_SLOTS];
+        uint slot[QWISP_SLOTS];
+        for (uint j = 0; j < QWISP_SLOTS; j++) {
+            value[j] = work[j];
+            slot[j] = lane + kSimdWidth * j;
+        }
+        for (uint s = QWISP_SLOTS / 2; s > 0; s /= 2) {
+            for (uint j = 0; j < s; j++) {
+                const bool take = value[j + s] > value[j];
+                slot[j] = take ? slot[j + s] : slot[j];
+                value[j] = take ? value[j + s] : value[j];
+            }
+        }
+        for (uint s = kSimdWidth / 2; s > 0; s /= 2) {
+            const float other = simd_shuffle_xor(value[0], s);
+            const uint other_slot = simd_shuffle_xor(slot[0], s);
+            const bool take = other > value[0];
+            slot[0] = take ? other_slot : slot[0];
+            value[0] = take ? other : value[0];
+        }
+        const uint winner = simd_shuffle(slot[0], 0u);
+        for (uint j = 0; j < QWISP_SLOTS; j++) {
+            if (winner == lane + kSimdWidth * j) work[j] = QWISP_NEGATIVE_INFINITY;
+        }
+        if (lane == k) won = winner;
+    }
+    return won;
+}
+
+inline bool is_nan(half value) { return (as_type<ushort>(value) & 0x7fffu) > 0x7c00u; }
+
+// `logit[j]` is slot lane + 32 j, -inf above the experts; `boost[j]` is what the bias adds to it.
+// All lanes of one simdgroup call it; top_k <= kMaxFusedTopK.
+inline void route_row_simd(QWISP_THREAD(const half) logit, QWISP_THREAD(const float) boost, bool biased,
+                           uint experts, uint top_k, uint lane, QWISP_DEVICE(int) inds,
+                           QWISP_DEVICE(half) scores) {
+    bool nan = false;
+    float maximum = float(logit[0]);
+    for (uint j = 0; j < QWISP_SLOTS; j++) {
+        nan = nan || is_nan(logit[j]);
+        maximum = fmax(maximum, float(logit[j]));
+    }
+    for (uint s = kSimdWidth / 2; s > 0; s /= 2) maximum = fmax(maximum, simd_shuffle_xor(maximum, s));
+
+    float exponential[QWISP_SLOTS];
+    float sum[QWISP_SLOTS];
+    float value[QWISP_SLOTS];
+    for (uint j = 0; j < QWISP_SLOTS; j++) {
+        const float lg = float(logit[j]);
+        exponential[j] = lane + kSimdWidth * j < experts ? precise::exp(lg - maximum) : 0.0f;
+        sum[j] = exponential[j];
+        value[j] = biased ? lg + boost[j] : lg;
+    }
+    for (uint s = QWISP_SLOTS / 2; s > 0; s /= 2) {
+        for (uint j = 0; j < s; j++) sum[j] = sum[j] + sum[j + s];
+    }
+    float total = sum[0];
+    for (uint s = kSimdWidth / 2; s > 0; s /= 2) total = total + simd_shuffle_xor(total, s);
+
+    uint won;
+    if (simd_any(nan)) {
+        won = choose_by_tree(value, top_k, lane);
+    } else if (biased) {
+        won = choose_by_value(value, top_k, lane);
+    } else {
+        won = choose_by_logit(logit, top_k, lane);
+    }
+
+    float winner = 0.0f;  // the exponential of this lane's expert, from the lane that owns its slot
+    for (uint j = 0; j < QWISP_SLOTS; j++) {
+        const float candidate = simd_shuffle(exponential[j], won % kSimdWidth);
+        winner = won / kSimdWidth == j ? candidate : winner;
+    }
+    const half gate = half(winner / total);
+    half denominator = half(0.0f);
+    for (uint k = 0; k < top_k; k++) denominator = denominator + simd_shuffle(gate, k);
+    if (lane < top_k) {
+        inds[lane] = int(won);
+        scores[lane] = gate / denominator;
+    }
+}
