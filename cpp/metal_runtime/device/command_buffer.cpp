@@ -1,0 +1,262 @@
+#include "metal_runtime/device/command_buffer.h"
+
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+
+#include "metal_runtime/device/encoder.h"
+
+namespace qwisp::metal {
+namespace {
+
+constexpr const char *kForked = "the process forked while this command buffer was in flight";
+
+uint64_t next_id() {
+    static std::atomic<uint64_t> last = 0;
+    return ++last;
+}
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+CommandBufferState::CommandBufferState(MTL::CommandQueue *queue, bool retains)
+    : queue_(NS::RetainPtr(queue)),
+      runner_(objc::payload<QueueState>(queue).shared),
+      core_(core_of(queue->device())),
+      id_(next_id()),
+      retains_(retains),
+      arena_(4096) {}
+
+CommandBufferState::~CommandBufferState() {
+    if (status() >= MTL::CommandBufferStatusCommitted) return;
+    if (place_) runner_->abandon(place_);
+    runner_->give_slot();
+}
+
+void CommandBufferState::misuse(Misuse misuse, const std::string &message) {
+    const std::string text = "command buffer" + quoted(label) + ": " + message;
+    if (!first_misuse_.get()) first_misuse_.set(text);
+    refuse(misuse, text);
+}
+
+void CommandBufferState::check_changeable(const char *call) {
+    if (status() >= MTL::CommandBufferStatusCommitted) {
+        misuse(Misuse::changed_after_commit, std::string(call) + ": the command buffer was committed");
+    }
+}
+
+void CommandBufferState::check_closed(const char *call) {
+    if (!open_encoder_) return;
+    misuse(Misuse::encoder_open, std::string(call) + ": " + open_encoder_->name() + " is still encoding");
+}
+
+void CommandBufferState::begin(Encoder *encoder, const char *call) {
+    check_changeable(call);
+    check_closed(call);
+    open_encoder_ = encoder;
+}
+
+void CommandBufferState::end(Encoder *) { open_encoder_ = nullptr; }
+
+void CommandBufferState::drop(const std::string &encoder) {
+    open_encoder_ = nullptr;
+    if (first_misuse_.get()) return;
+    first_misuse_.set("command buffer" + quoted(label) + ": " + encoder + " was released without endEncoding");
+    dropped_encoder_ = true;
+}
+
+void CommandBufferState::encode_event(const MTL::Event *event, uint64_t value, bool signals) {
+    const char *const call = signals ? "encodeSignalEvent" : "encodeWait";
+    check_changeable(call);
+    check_closed(call);
+    if (!event) misuse(Misuse::null_argument, std::string(call) + ": the event is null");
+    const EventState *const state = event_class().find(event);
+    if (!state || state->core() != core_) {
+        misuse(Misuse::foreign_object, std::string(call) + ": the event was not made by this device");
+    }
+    Segment &segment = segments_.back();
+    segment.event = state->value;
+    segment.value = value;
+    segment.signals = signals;
+    segments_.emplace_back();
+}
+
+void CommandBufferState::hold(const std::shared_ptr<Allocation> &allocation) {
+    if (allocation->holder.load(std::memory_order_relaxed) == id_) return;
+    allocations_.push_back(allocation);
+    allocation->holder.store(id_, std::memory_order_relaxed);
+}
+
+void CommandBufferState::hold(const std::shared_ptr<Pipeline> &pipeline) {
+    if (pipeline->holder.load(std::memory_order_relaxed) == id_) return;
+    pipelines_.push_back(pipeline);
+    pipeline->holder.store(id_, std::memory_order_relaxed);
+}
+
+std::span<const Binding> CommandBufferState::keep(std::span<const Binding> bindings) {
+    auto *const first = static_cast<Binding *>(arena_.allocate(bindings.size_bytes() + 1, alignof(Binding)));
+    std::uninitialized_copy(bindings.begin(), bindings.end(), first);
+    return {first, bindings.size()};
+}
+
+const void *CommandBufferState::keep(const void *bytes, size_t length) {
+    return std::memcpy(arena_.allocate(length, alignof(std::max_align_t)), bytes, length);
+}
+
+void CommandBufferState::add_handler(BlockPointer block, bool completed) {
+    const char *const call = completed ? "addCompletedHandler" : "addScheduledHandler";
+    check_changeable(call);
+    if (!block.layout) misuse(Misuse::null_argument, std::string(call) + ": the block is null");
+    (completed ? completed_handlers_ : scheduled_handlers_).emplace_back(block);
+}
+
+void CommandBufferState::pop_debug_group() {
+    if (debug_groups_ == 0) misuse(Misuse::debug_group, "popDebugGroup: no debug group was pushed");
+    --debug_groups_;
+}
+
+void CommandBufferState::count_barriers(uint64_t all, uint64_t superfluous) {
+    barriers_ += all;
+    superfluous_barriers_ += superfluous;
+}
+
+void CommandBufferState::enqueue() {
+    if (place_) misuse(Misuse::enqueue_twice, "enqueue: it was enqueued or committed before");
+    place_ = runner_->enqueue();
+    status_ = MTL::CommandBufferStatusEnqueued;
+}
+
+void CommandBufferState::commit(MTL::CommandBuffer *self) {
+    if (const auto misused = first_misuse_.get()) {
+        if (dropped_encoder_) refuse_commit(Misuse::encoder_dropped, *misused);
+        refuse_commit(Misuse::commit_after_misuse, "commit refused after an earlier misuse: " + *misused);
+    }
+    const std::string name = "command buffer" + quoted(label);
+    if (open_encoder_) {
+        const std::string message = name + ": commit: " + open_encoder_->name() + " has not ended";
+        first_misuse_.set(message);
+        refuse_commit(Misuse::commit_open_encoder, message);
+    }
+    MTL::CommandBufferStatus before = status();
+    if (before >= MTL::CommandBufferStatusCommitted ||
+        !status_.compare_exchange_strong(before, MTL::CommandBufferStatusCommitted)) {
+        refuse(Misuse::commit_twice, name + ": commit: it was committed before");
+    }
+    if (!place_) place_ = runner_->enqueue();
+    const std::string failure = runner_->commit(place_, self);
+    if (!failure.empty()) finish(self, MTL::CommandBufferErrorInternal, failure);
+}
+
+// Ends the buffer as well: others may have been enqueued behind it, or wait for it.
+void CommandBufferState::refuse_commit(Misuse misuse, const std::string &message) {
+    if (status() < MTL::CommandBufferStatusCommitted) {
+        fault_ = message;
+        error_code_ = MTL::CommandBufferErrorInternal;
+        status_.store(MTL::CommandBufferStatusError, std::memory_order_release);
+        if (place_) runner_->abandon(place_);
+        runner_->give_slot();
+        runner_->raise(scheduled_);
+        runner_->raise(done_);
+    }
+    refuse(misuse, message);
+}
+
+void CommandBufferState::wait(bool completed) {
+    const std::string call = completed ? "waitUntilCompleted" : "waitUntilScheduled";
+    if (status() < MTL::CommandBufferStatusCommitted) {
+        misuse(Misuse::wait_before_commit, call + ": it was not committed, so this would wait for ever");
+    }
+    if (runner_->on_own_thread()) {
+        if (ended() || (!completed && status() >= MTL::CommandBufferStatusScheduled)) return;
+        refuse(Misuse::wait_in_handler, "command buffer" + quoted(label) + ": " + call +
+                                            ": this handler keeps the queue from running it");
+    }
+    runner_->wait(completed ? done_ : scheduled_);
+}
+
+std::string CommandBufferState::released_too_early() const {
+    if (retains_) return {};
+    for (const auto &allocation : allocations_) {
+        if (allocation->released.load(std::memory_order_relaxed)) {
+            return allocation->name() + " was released before the command buffer, which does not retain it, had run";
+        }
+    }
+    return {};
+}
+
+std::string CommandBufferState::run_commands(const std::vector<Command> &commands) const {
+    if (commands.empty()) return {};
+    try {
+        return core_->driver->run(commands);
+    } catch (const std::exception &error) {
+        return std::string("the driver failed: ") + error.what();
+    }
+}
+
+// After a fault the rest is skipped, but signalled: nobody may wait for ever.
+std::string CommandBufferState::execute() {
+    std::string fault = released_too_early();
+    for (const Segment &segment : segments_) {
+        if (fault.empty()) fault = run_commands(segment.commands);
+        if (!segment.event) continue;
+        if (segment.signals) {
+            segment.event->set(segment.value);
+        } else if (fault.empty()) {
+            segment.event->wait(segment.value);
+        }
+    }
+    return fault;
+}
+
+void CommandBufferState::run(MTL::CommandBuffer *self) {
+    kernel_start = now();
+    status_ = MTL::CommandBufferStatusScheduled;
+    for (const Block &handler : scheduled_handlers_) handler(self);
+    runner_->raise(scheduled_);
+    kernel_end = gpu_start = now();
+    const std::string fault = execute();
+    gpu_end = now();
+    finish(self, MTL::CommandBufferErrorPageFault, fault);
+}
+
+void CommandBufferState::finish(MTL::CommandBuffer *self, MTL::CommandBufferError code, const std::string &fault) {
+    if (!fault.empty()) {
+        fault_ = "command buffer" + quoted(label) + ": " + fault;
+        error_code_ = code;
+    }
+    // The fields above are read only after this store.
+    status_.store(fault.empty() ? MTL::CommandBufferStatusCompleted : MTL::CommandBufferStatusError,
+                  std::memory_order_release);
+    forget_commands();
+    for (const Block &handler : completed_handlers_) handler(self);
+    scheduled_handlers_.clear();
+    completed_handlers_.clear();
+    runner_->complete(scheduled_, done_);
+}
+
+void CommandBufferState::forget_commands() {
+    segments_.clear();
+    allocations_.clear();
+    pipelines_.clear();
+    arena_.release();
+}
+
+void CommandBufferState::lose_in_fork() {
+    if (ended()) {  // its handlers were running; done_ is all that is missing
+        done_ = true;
+        return;
+    }
+    fault_ = "command buffer" + quoted(label) + ": " + kForked;
+    error_code_ = MTL::CommandBufferErrorDeviceRemoved;
+    scheduled_ = done_ = true;
+    status_.store(MTL::CommandBufferStatusError, std::memory_order_release);
+}
+
+NS::Error *CommandBufferState::error() const {
+    if (status() != MTL::CommandBufferStatusError) return nullptr;
+    return ns_error(kCommandBufferErrorDomain, NS::Integer(error_code_), fault_);
+}
+
+}  // namespace qwisp::metal

@@ -1,0 +1,106 @@
+// Command buffers: what is encoded, what it needs, and its way through the queue.
+#pragma once
+#include <atomic>
+#include <memory_resource>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "metal_runtime/device/buffer.h"
+#include "metal_runtime/device/event.h"
+#include "metal_runtime/device/pipeline.h"
+#include "metal_runtime/device/queue.h"
+
+namespace qwisp::metal {
+
+class Encoder;
+
+class CommandBufferState {
+  public:
+    CommandBufferState(MTL::CommandQueue *queue, bool retains);
+    ~CommandBufferState();
+
+    // Encoding: by one thread at a time. Throws ValidationError and remembers the first one.
+    [[noreturn]] void misuse(Misuse misuse, const std::string &message);
+    void begin(Encoder *encoder, const char *call);
+    void end(Encoder *encoder);
+    void drop(const std::string &encoder);  // released while open
+    void encode(const Command &command) { segments_.back().commands.push_back(command); }
+    void encode_event(const MTL::Event *event, uint64_t value, bool signals);
+    void hold(const std::shared_ptr<Allocation> &allocation);
+    void hold(const std::shared_ptr<Pipeline> &pipeline);
+    std::span<const Binding> keep(std::span<const Binding> bindings);
+    const void *keep(const void *bytes, size_t length);
+    void add_handler(BlockPointer block, bool completed);
+    void push_debug_group() { ++debug_groups_; }
+    void pop_debug_group();
+    uint32_t next_phase() { return ++phase_; }
+    void count_barriers(uint64_t all, uint64_t superfluous);
+
+    // The way through the queue.
+    void enqueue();
+    void commit(MTL::CommandBuffer *self);
+    void wait(bool completed);           // or scheduled
+    void run(MTL::CommandBuffer *self);  // on the queue's thread
+    void lose_in_fork();
+
+    MTL::CommandBufferStatus status() const { return status_.load(std::memory_order_acquire); }
+    bool ended() const { return status() >= MTL::CommandBufferStatusCompleted; }
+    NS::Error *error() const;
+    double time(double CommandBufferState::*which) const { return ended() ? this->*which : 0.0; }
+
+    const DeviceCore *core() const { return core_; }
+    MTL::CommandQueue *queue() const { return queue_.get(); }
+    bool retains() const { return retains_; }
+    uint64_t barriers() const { return barriers_; }
+    uint64_t superfluous_barriers() const { return superfluous_barriers_; }
+
+    Label label;
+    double kernel_start = 0, kernel_end = 0, gpu_start = 0, gpu_end = 0;  // seconds, host clock
+
+  private:
+    struct Segment {
+        std::vector<Command> commands;
+        std::shared_ptr<EventValue> event;  // after them
+        uint64_t value = 0;
+        bool signals = false;
+    };
+
+    void check_changeable(const char *call);
+    void check_closed(const char *call);
+    [[noreturn]] void refuse_commit(Misuse misuse, const std::string &message);
+    std::string execute();
+    std::string run_commands(const std::vector<Command> &commands) const;
+    std::string released_too_early() const;
+    void finish(MTL::CommandBuffer *self, MTL::CommandBufferError code, const std::string &fault);
+    void forget_commands();
+
+    const NS::SharedPtr<MTL::CommandQueue> queue_;
+    const std::shared_ptr<Queue> runner_;
+    const DeviceCore *const core_;
+    const uint64_t id_;
+    const bool retains_;
+
+    std::pmr::monotonic_buffer_resource arena_;
+    std::vector<Segment> segments_ = std::vector<Segment>(1);
+    std::vector<std::shared_ptr<Allocation>> allocations_;
+    std::vector<std::shared_ptr<Pipeline>> pipelines_;
+    std::vector<Block> scheduled_handlers_, completed_handlers_;
+    Encoder *open_encoder_ = nullptr;
+    Label first_misuse_;  // a Label, because any thread may wait too early
+    bool dropped_encoder_ = false;
+    size_t debug_groups_ = 0;
+    uint32_t phase_ = 0;
+    uint64_t barriers_ = 0, superfluous_barriers_ = 0;
+
+    std::shared_ptr<Queue::Place> place_;
+    bool scheduled_ = false, done_ = false;  // guarded by the queue
+    std::atomic<MTL::CommandBufferStatus> status_ = MTL::CommandBufferStatusNotEnqueued;
+    MTL::CommandBufferError error_code_ = MTL::CommandBufferErrorNone;
+    std::string fault_;
+};
+
+const objc::PayloadClass<CommandBufferState> &command_buffer_class();
+
+}  // namespace qwisp::metal

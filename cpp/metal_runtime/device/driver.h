@@ -1,0 +1,135 @@
+// What a driver does for the Metal device classes: one implementation for each kind of hardware.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "metal_runtime/device/label.h"
+
+namespace qwisp::metal {
+
+inline constexpr size_t kMaxBuffers = 31;  // Metal feature set tables: buffers a kernel may bind
+
+using Size3 = std::array<uint64_t, 3>;
+
+// Reflection of a kernel function, as MTLFunction and MTLComputePipelineReflection need it.
+enum class ConstantType { boolean, uint32, float32 };
+struct FunctionConstant {
+    std::string name;
+    uint32_t index;
+    ConstantType type;
+};
+struct Argument {
+    std::string name;
+    uint32_t index;
+    bool reads, writes;                   // hazard tracking; a constant argument only reads
+    bool is_constant;                     // constant address space: setBytes is usual, needs element_size bytes
+    size_t element_size, alignment;
+    std::optional<uint32_t> required_by;  // present only if this boolean function constant is true
+};
+struct FunctionInfo {
+    std::string name;
+    std::vector<Argument> arguments;
+    std::vector<FunctionConstant> constants;  // every one needs a value before there can be a Kernel
+};
+using ConstantValues = std::map<uint32_t, std::variant<bool, uint32_t, float>>;
+
+// Memory behind an MTL::Buffer. contents() is null for private storage that the host cannot see.
+class Memory {
+  public:
+    virtual ~Memory() = default;
+    virtual void *contents() = 0;
+    virtual uint64_t gpu_address() = 0;
+
+    Label label;  // the buffer's, for messages
+};
+enum class Storage { shared, private_ };
+
+// A function with its constants fixed: what an MTL::ComputePipelineState holds.
+class Kernel {
+  public:
+    virtual ~Kernel() = default;
+    virtual const FunctionInfo &info() const = 0;
+    virtual size_t max_threads() const = 0;
+    virtual size_t threadgroup_memory() const = 0;
+};
+
+class Module {
+  public:
+    virtual ~Module() = default;
+    virtual const std::vector<FunctionInfo> &functions() const = 0;
+    // `constants` holds a value of the right type for each constant of the function.
+    virtual std::unique_ptr<Kernel> specialise(std::string_view name, const ConstantValues &constants,
+                                               std::string *error) = 0;
+};
+
+struct Binding {
+    Memory *memory = nullptr;       // null: bytes (setBytes) or unbound
+    const void *bytes = nullptr;    // owned by the command buffer
+    size_t offset = 0, length = 0;  // length counts from offset to the end of the buffer
+
+    std::string label() const { return memory ? memory->label.text() : std::string(); }  // for messages
+};
+struct Dispatch {
+    Kernel *kernel;
+    // Slots 0 to the last one that the kernel declares. What its arguments need is bound, aligned and long enough
+    // for one element.
+    std::span<const Binding> bindings;
+    Size3 groups, threads;
+    Size3 grid;  // threads in all; less than groups * threads only if Limits::nonuniform_threadgroups
+    // Neighbouring dispatches of one phase come from one concurrent encoder with no barrier between them: they may
+    // overlap or change places.
+    uint32_t phase = 0;
+};
+struct Copy {
+    Memory *from;
+    size_t from_offset;
+    Memory *to;
+    size_t to_offset, length;
+};
+struct Fill {
+    Memory *to;
+    size_t offset, length;
+    uint8_t value;
+};
+using Command = std::variant<Dispatch, Copy, Fill>;  // in order; a driver may overlap only what it can prove independent
+
+struct Limits {
+    size_t max_threads_per_threadgroup, max_threadgroup_memory, max_buffer_length, simd_width;
+    bool nonuniform_threadgroups = false;  // runs grids that are no multiple of the threadgroup
+    size_t working_set = 0;                // bytes that may well be in use at a time; 0: max_buffer_length
+};
+
+// All calls may come from several threads at once. Queues run their command buffers on threads of their own, which
+// may still be running while the process exits: a driver must not depend on anything that exit destroys.
+class Driver {
+  public:
+    virtual ~Driver() = default;
+    virtual std::string_view name() const = 0;  // "cpu"
+    virtual std::string_view device_name() const = 0;
+    virtual Limits limits() const = 0;
+    // Zero-filled; null when the memory cannot be had.
+    virtual std::unique_ptr<Memory> allocate(size_t length, Storage storage) = 0;
+    virtual std::unique_ptr<Memory> wrap(void *contents, size_t length) = 0;
+    // `macros` are the preprocessor macros of MTL::CompileOptions.
+    virtual std::unique_ptr<Module> compile(std::string_view text, const std::map<std::string, std::string> &macros,
+                                            std::string *error) = 0;
+    // Runs the commands in order and returns an empty string, or the fault's message. Never throws.
+    virtual std::string run(const std::vector<Command> &commands) = 0;
+
+    // Order of threads and threadgroups: shuffled by this seed, or the natural one. Drivers may ignore it.
+    virtual std::optional<uint64_t> shuffle_seed() const { return std::nullopt; }
+    virtual void set_shuffle_seed(std::optional<uint64_t>) {}
+    // In the child of a fork, before anything else there: calls of run() that were in progress are gone.
+    virtual void after_fork_in_child() {}
+};
+
+}  // namespace qwisp::metal

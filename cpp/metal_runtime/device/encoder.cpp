@@ -1,0 +1,38 @@
+#include "metal_runtime/device/encoder.h"
+
+namespace qwisp::metal {
+
+Encoder::Encoder(MTL::CommandBuffer *buffer, const char *kind, const char *call)
+    : commands_(objc::payload<CommandBufferState>(buffer)), buffer_(NS::RetainPtr(buffer)), kind_(kind) {
+    commands_.begin(this, call);
+}
+
+Encoder::~Encoder() {
+    if (!ended_) commands_.drop(name());
+}
+
+void Encoder::end() {
+    check_open("endEncoding");
+    ended_ = true;
+    commands_.end(this);
+}
+
+void Encoder::pop_debug_group() {
+    check_open("popDebugGroup");
+    if (debug_groups_ == 0) misuse(Misuse::debug_group, "popDebugGroup: no debug group was pushed");
+    --debug_groups_;
+}
+
+void Encoder::misuse(Misuse misuse, const std::string &message) { commands_.misuse(misuse, name() + ": " + message); }
+
+Allocation &Encoder::use(const MTL::Buffer *buffer, const char *call, const char *what) {
+    if (!buffer) misuse(Misuse::null_argument, std::string(call) + ": " + what + " is null");
+    const BufferState *const state = buffer_class().find(buffer);
+    if (!state || state->core() != commands_.core()) [[unlikely]] {
+        misuse(Misuse::foreign_object, std::string(call) + ": " + what + " was not made by the command buffer's device");
+    }
+    commands_.hold(state->allocation);
+    return *state->allocation;
+}
+
+}  // namespace qwisp::metal

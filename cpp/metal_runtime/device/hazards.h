@@ -1,0 +1,72 @@
+// Hazards in a concurrent encoder: two dispatches with no barrier between them, of which one writes what the other
+// reads or writes.
+//
+// What a kernel reads and writes is known by argument, not by address. Two bindings conflict if they start at the
+// same offset of the same buffer; bindings of one buffer at different offsets count as slices of it, each ending
+// where the next begins. Dispatches that a host lets overlap on purpose work on such slices. An overlap of slices
+// is left to the driver, which sees every address.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "metal_runtime/device/pipeline.h"
+
+namespace qwisp::metal {
+
+struct Access {
+    const Pipeline *pipeline = nullptr;
+    const Argument *argument = nullptr;
+};
+
+// Who used a slice last; open addressing, because it is asked for each argument of each dispatch.
+class AccessTable {
+  public:
+    struct Entry {
+        const Memory *memory = nullptr;
+        size_t offset = 0;
+        uint32_t epoch = 0;  // of the table when it was made; others are free
+        Access writer, reader;
+    };
+
+    AccessTable() : entries_(64) {}
+    void make_room(size_t more);  // so that as many calls of at() leave entries where they are
+    Entry &at(const Memory *memory, size_t offset);
+    const Entry *find(const Memory *memory, size_t offset) const;
+    void clear();
+    void move_to(AccessTable &other, const Memory *memory);
+
+  private:
+    Entry &probe(const Memory *memory, size_t offset);
+
+    std::vector<Entry> entries_;  // a power of two of them
+    size_t used_ = 0;
+    uint32_t epoch_ = 1;
+};
+
+class HazardTracker {
+  public:
+    // The conflict with an earlier dispatch, in words, if there is one.
+    std::optional<std::string> dispatch(const Pipeline &pipeline, std::span<const Binding> bindings);
+
+    void barrier();                                          // for all buffers
+    void barrier(std::span<const Memory *const> memories);
+    void finish() { settle_barrier(); }
+
+    uint64_t barriers() const { return barriers_; }
+    // Those without which there would have been no conflict either.
+    uint64_t superfluous() const { return superfluous_; }
+
+  private:
+    void settle_barrier();
+
+    AccessTable current_;  // accesses since the last barrier
+    AccessTable before_;   // accesses that the last barrier ended
+    bool unproven_ = false;  // the last barrier has not been needed yet
+    uint64_t barriers_ = 0, superfluous_ = 0;
+};
+
+}  // namespace qwisp::metal

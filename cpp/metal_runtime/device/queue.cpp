@@ -1,0 +1,196 @@
+#include "metal_runtime/device/queue.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <new>
+#include <system_error>
+
+#include "metal_runtime/device/command_buffer.h"
+
+namespace qwisp::metal {
+namespace {
+
+// Signals belong to the host's threads.
+class SignalsBlocked {
+  public:
+    SignalsBlocked() {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before_);
+    }
+    ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+  private:
+    sigset_t before_;
+};
+
+MTL::CommandBuffer *new_command_buffer(MTL::CommandQueue *queue, bool retains) {
+    objc::payload<QueueState>(queue).shared->take_slot();
+    return command_buffer_class().create<MTL::CommandBuffer>(queue, retains)->autorelease();
+}
+
+}  // namespace
+
+void Queue::take_slot() {
+    std::unique_lock lock(mutex_);
+    while (existing_ >= limit_) {
+        const std::string full = "commandBuffer: the queue" + quoted(label) + " is full: " + std::to_string(limit_) +
+                                 " command buffers have not completed";
+        if (on_own_thread()) refuse(Misuse::wait_in_handler, full + ", and this handler keeps them from it");
+        if (committed_ > 0) {
+            changes_.wait(lock);
+        } else {  // the system clock, because thread sanitizers know that wait only
+            const auto until = std::chrono::system_clock::now() + stall_limit;
+            const bool in_time =
+                changes_.wait_until(lock, until, [this] { return committed_ > 0 || existing_ < limit_; });
+            if (!in_time) refuse(Misuse::queue_stalled, full + ", and none of them is committed");
+        }
+    }
+    ++existing_;
+}
+
+void Queue::give_slot() {
+    const std::lock_guard lock(mutex_);
+    --existing_;
+    changes_.notify_all();
+}
+
+std::shared_ptr<Queue::Place> Queue::enqueue() {
+    auto place = std::make_shared<Place>();
+    const std::lock_guard lock(mutex_);
+    places_.push_back(place);
+    return place;
+}
+
+std::string Queue::commit(const std::shared_ptr<Place> &place, MTL::CommandBuffer *buffer) {
+    const std::lock_guard lock(mutex_);
+    ++committed_;
+    try {
+        if (!has_thread_) start_thread();
+    } catch (const std::system_error &error) {
+        place->abandoned = true;
+        return std::string("the queue's thread cannot be started: ") + error.what();
+    }
+    place->buffer = NS::RetainPtr(buffer);
+    arrivals_.notify_one();
+    changes_.notify_all();
+    return {};
+}
+
+void Queue::abandon(const std::shared_ptr<Place> &place) {
+    const std::lock_guard lock(mutex_);
+    place->abandoned = true;
+    arrivals_.notify_one();
+}
+
+void Queue::complete(bool &scheduled, bool &done) {
+    const std::lock_guard lock(mutex_);
+    running_ = nullptr;
+    --committed_;
+    --existing_;
+    scheduled = done = true;
+    changes_.notify_all();
+}
+
+void Queue::raise(bool &flag) {
+    const std::lock_guard lock(mutex_);
+    flag = true;
+    changes_.notify_all();
+}
+
+void Queue::wait(const bool &flag) {
+    std::unique_lock lock(mutex_);
+    changes_.wait(lock, [&] { return flag; });
+}
+
+void Queue::close() {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    arrivals_.notify_one();
+}
+
+void Queue::start_thread() {
+    const SignalsBlocked blocked;
+    std::thread([self = shared_from_this()] { self->work(); }).detach();
+    has_thread_ = true;
+}
+
+void Queue::work() {
+    thread_id_ = std::this_thread::get_id();
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        arrivals_.wait(lock, [this] {
+            while (!places_.empty() && places_.front()->abandoned) places_.pop_front();
+            return places_.empty() ? closed_ : bool(places_.front()->buffer);
+        });
+        if (places_.empty()) return;
+        NS::SharedPtr<MTL::CommandBuffer> buffer = std::move(places_.front()->buffer);
+        places_.pop_front();
+        running_ = buffer.get();
+        lock.unlock();
+        {
+            const PoolScope pool;
+            objc::payload<CommandBufferState>(buffer.get()).run(buffer.get());
+            buffer.reset();
+        }
+        lock.lock();
+    }
+}
+
+void Queue::recover_in_child() {
+    new (&arrivals_) std::condition_variable;  // not destroyed first: that waits for threads that are gone
+    new (&changes_) std::condition_variable;
+    const bool in_handler = has_thread_ && on_own_thread();  // then the thread goes on, here as well
+    if (!in_handler) {
+        has_thread_ = false;
+        thread_id_ = std::thread::id();
+    }
+    const auto lose = [this](MTL::CommandBuffer *buffer) {
+        objc::payload<CommandBufferState>(buffer).lose_in_fork();
+        --committed_;
+        --existing_;
+    };
+    if (running_ && !in_handler) lose(running_);
+    if (!in_handler) running_ = nullptr;
+    for (const auto &place : places_) {
+        if (!place->buffer) continue;
+        lose(place->buffer.get());
+        place->abandoned = true;
+        place->buffer.detach();  // a release could run the host's code, here in the middle of fork()
+    }
+    mutex_.unlock();
+}
+
+QueueState::QueueState(MTL::Device *device_, size_t limit)
+    : device(NS::RetainPtr(device_)), shared(std::make_shared<Queue>(limit)) {}
+
+const objc::PayloadClass<QueueState> &queue_class() {
+    static const auto cls =
+        objc::PayloadClass<QueueState>("QwispCommandQueue")
+            .method("device", [](const QueueState &self) { return self.device.get(); })
+            .method("label", [](const QueueState &self) { return ns_string(self.shared->label.get()); })
+            .method("setLabel:", [](QueueState &self, NS::String *label) { self.shared->label.set(text_of(label)); })
+            .method("commandBuffer",
+                    [](id self) { return new_command_buffer(reinterpret_cast<MTL::CommandQueue *>(self), true); })
+            .method("commandBufferWithUnretainedReferences",
+                    [](id self) { return new_command_buffer(reinterpret_cast<MTL::CommandQueue *>(self), false); })
+            .method("commandBufferWithDescriptor:",
+                    [](id self, MTL::CommandBufferDescriptor *descriptor) {
+                        if (!descriptor) refuse(Misuse::null_argument, "commandBuffer: the descriptor is null");
+                        return new_command_buffer(reinterpret_cast<MTL::CommandQueue *>(self),
+                                                  descriptor->retainedReferences());
+                    })
+            .method("insertDebugCaptureBoundary", [](QueueState &) {})
+            .registered();
+    return cls;
+}
+
+MTL::CommandQueue *new_queue(MTL::Device *device, size_t max_command_buffers) {
+    if (max_command_buffers == 0) {
+        refuse(Misuse::queue_length, "newCommandQueue: maxCommandBufferCount 0, but it must be at least 1");
+    }
+    return queue_class().create<MTL::CommandQueue>(device, max_command_buffers);
+}
+
+}  // namespace qwisp::metal

@@ -1,0 +1,81 @@
+// Command queues: one thread each, which runs the committed command buffers in order.
+#pragma once
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "metal_runtime/device/device.h"
+
+namespace qwisp::metal {
+
+class CommandBufferState;
+
+// Shared by the MTL::CommandQueue, its command buffers and the thread. The thread starts at the first commit and
+// ends with the MTL::CommandQueue; nobody joins it, so process exit never waits for it.
+class Queue final : public ForkListener, public std::enable_shared_from_this<Queue> {
+  public:
+    // The position of a command buffer in the queue's order, from enqueue (or commit) on.
+    struct Place {
+        NS::SharedPtr<MTL::CommandBuffer> buffer;  // once committed
+        bool abandoned = false;                    // will never be committed
+    };
+
+    explicit Queue(size_t limit) : limit_(limit) {}
+
+    // At most `limit` command buffers exist that have neither completed nor been released: take_slot() waits.
+    void take_slot();
+    void give_slot();  // released without having been committed
+
+    std::shared_ptr<Place> enqueue();
+    // Empty: the thread runs it in its turn. Otherwise why there is no thread; the caller runs it to its end.
+    std::string commit(const std::shared_ptr<Place> &place, MTL::CommandBuffer *buffer);
+    void abandon(const std::shared_ptr<Place> &place);
+    void complete(bool &scheduled, bool &done);  // the other end of commit()
+
+    // Flags of command buffers, guarded by this queue's lock.
+    void raise(bool &flag);
+    void wait(const bool &flag);
+
+    bool on_own_thread() const { return thread_id_.load() == std::this_thread::get_id(); }
+    void close();  // the MTL::CommandQueue is gone, and with it all its command buffers
+
+    void lock_for_fork() override { mutex_.lock(); }
+    void unlock_in_parent() override { mutex_.unlock(); }
+    void recover_in_child() override;
+
+    // How long a full queue may stay full while nothing is committed, before commandBuffer() throws.
+    std::chrono::milliseconds stall_limit = std::chrono::seconds(10);
+    Label label;
+
+  private:
+    void work();
+    void start_thread();
+
+    const size_t limit_;
+    std::mutex mutex_;
+    std::condition_variable arrivals_;  // for the thread: a place may be ready
+    std::condition_variable changes_;   // for everybody else: a flag was raised or a slot given
+    std::deque<std::shared_ptr<Place>> places_;
+    MTL::CommandBuffer *running_ = nullptr;
+    size_t existing_ = 0;   // slots taken
+    size_t committed_ = 0;  // of which committed
+    bool has_thread_ = false, closed_ = false;
+    std::atomic<std::thread::id> thread_id_ = {};
+};
+
+struct QueueState {
+    explicit QueueState(MTL::Device *device, size_t limit);
+    ~QueueState() { shared->close(); }
+
+    const NS::SharedPtr<MTL::Device> device;
+    const std::shared_ptr<Queue> shared;
+};
+
+const objc::PayloadClass<QueueState> &queue_class();
+
+MTL::CommandQueue *new_queue(MTL::Device *device, size_t max_command_buffers);
+
+}  // namespace qwisp::metal

@@ -1,0 +1,34 @@
+// Metal's work on the CPU: the shaders themselves, as C++, on the executor.
+#pragma once
+#include <atomic>
+
+#include "metal_runtime/device/driver.h"
+#include "metal_runtime/drivers/cpu/executor.h"
+
+namespace qwisp::metal {
+
+class CpuDriver final : public Driver {
+  public:
+    explicit CpuDriver(simt::RunawayLimits limits = {}) : runaway_limits_(limits) {}
+
+    std::string_view name() const override { return "cpu"; }
+    std::string_view device_name() const override { return "qwisp software Metal device (CPU)"; }
+    Limits limits() const override;
+    std::unique_ptr<Memory> allocate(size_t length, Storage storage) override;
+    std::unique_ptr<Memory> wrap(void *contents, size_t length) override;
+    // Runs only texts that were compiled into this build or loaded by simt::load_kernel_image.
+    std::unique_ptr<Module> compile(std::string_view text, const std::map<std::string, std::string> &macros,
+                                    std::string *error) override;
+    std::string run(const std::vector<Command> &commands) override;
+
+    // With a seed, threads, threadgroups and the dispatches of a phase run in an order that follows from it.
+    std::optional<uint64_t> shuffle_seed() const override;
+    void set_shuffle_seed(std::optional<uint64_t> seed) override;
+
+  private:
+    const simt::RunawayLimits runaway_limits_;
+    std::atomic<bool> has_seed_ = false;
+    std::atomic<uint64_t> seed_ = 0;
+};
+
+}  // namespace qwisp::metal

@@ -1,0 +1,121 @@
+#include "fibre.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <new>
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define QWISP_ASAN 1
+#endif
+#if __has_feature(thread_sanitizer)
+#define QWISP_TSAN 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define QWISP_ASAN 1
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define QWISP_TSAN 1
+#endif
+
+#if defined(QWISP_ASAN)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if defined(QWISP_TSAN)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+extern "C" void qwisp_fibre_switch(void **from, void *to);
+extern "C" void qwisp_fibre_start();
+
+namespace qwisp::simt {
+
+namespace {
+
+#if defined(QWISP_ASAN) || defined(QWISP_TSAN)
+constexpr size_t kStackSize = 256 * 1024;
+#else
+constexpr size_t kStackSize = 64 * 1024;
+#endif
+constexpr size_t kColourStep = 320, kColours = 12;
+
+size_t page_size() {
+    static const size_t size = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    return size;
+}
+
+}  // namespace
+
+Fibre::Fibre(void (*entry)(void *), void *argument, size_t colour) {
+    const size_t total = kStackSize + page_size();
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+#if defined(MAP_NORESERVE)
+    flags |= MAP_NORESERVE;
+#endif
+    void *const mapping = mmap(nullptr, total, PROT_READ | PROT_WRITE, flags, -1, 0);
+    if (mapping == MAP_FAILED) throw std::bad_alloc();
+    if (mprotect(mapping, page_size(), PROT_NONE) != 0) {
+        munmap(mapping, total);
+        throw std::bad_alloc();
+    }
+    mapping_ = mapping;
+    stack_bottom_ = static_cast<char *>(mapping) + page_size();
+    stack_size_ = kStackSize;
+
+    // The frame that qwisp_fibre_switch pops: see the order of its saves.
+    char *const top = static_cast<char *>(mapping) + total - colour % kColours * kColourStep;
+#if defined(__x86_64__)
+    uintptr_t *frame = reinterpret_cast<uintptr_t *>(top) - 9;  // the call needs an aligned stack
+    frame[3] = reinterpret_cast<uintptr_t>(argument);           // r12
+    frame[2] = reinterpret_cast<uintptr_t>(entry);              // r13
+    frame[6] = reinterpret_cast<uintptr_t>(&qwisp_fibre_start);
+#else
+    uintptr_t *frame = reinterpret_cast<uintptr_t *>(top) - 20;
+    frame[0] = reinterpret_cast<uintptr_t>(argument);             // x19
+    frame[1] = reinterpret_cast<uintptr_t>(entry);                // x20
+    frame[11] = reinterpret_cast<uintptr_t>(&qwisp_fibre_start);  // x30
+#endif
+    stack_pointer_ = frame;
+#if defined(QWISP_TSAN)
+    tsan_fibre_ = __tsan_create_fiber(0);
+#endif
+}
+
+Fibre::~Fibre() {
+    if (mapping_ == nullptr) return;
+#if defined(QWISP_TSAN)
+    __tsan_destroy_fiber(tsan_fibre_);
+#endif
+#if defined(QWISP_ASAN)
+    __asan_unpoison_memory_region(stack_bottom_, stack_size_);  // the next owner of these pages
+#endif
+    munmap(mapping_, kStackSize + page_size());
+}
+
+void Fibre::switch_to(Fibre &to) {
+    to.previous_ = this;
+#if defined(QWISP_ASAN)
+    __sanitizer_start_switch_fiber(&fake_stack_, to.stack_bottom_, to.stack_size_);
+#endif
+#if defined(QWISP_TSAN)
+    if (mapping_ == nullptr) tsan_fibre_ = __tsan_get_current_fiber();
+    __tsan_switch_to_fiber(to.tsan_fibre_, 0);
+#endif
+    qwisp_fibre_switch(&stack_pointer_, to.stack_pointer_);
+    arrived();
+}
+
+void Fibre::started() { arrived(); }
+
+void Fibre::arrived() {
+#if defined(QWISP_ASAN)
+    // Also tells the bounds of the stack that was left: nobody else knows those of an OS thread.
+    __sanitizer_finish_switch_fiber(fake_stack_, &previous_->stack_bottom_, &previous_->stack_size_);
+#endif
+}
+
+}  // namespace qwisp::simt

@@ -1,0 +1,165 @@
+#include <set>
+
+#include "metal_runtime/software_device.h"
+#include "objects.h"
+#include "route/devices.h"
+#include "route/errors.h"
+#include "route/shader_text.h"
+
+namespace qwisp::python {
+namespace {
+
+constexpr const char *kDeviceDoc = R"(A device that routes: its shaders are compiled when it is made.
+
+Args:
+    kind: "cpu" (the software device: the shaders' threads run on the processor) or "metal" (an Apple GPU).
+        None: QWISP_DEVICE, or the best that there is.
+    contract: "off" (every operation rounds on its own, as docs/contract.md section 2 has it) or "compiler"
+        (multiplications and additions contract as the compiler likes, for parity with an engine that is built
+        so; Apple GPUs only in effect). None: QWISP_CONTRACT.
+
+Raises:
+    TypeError, ValueError: a kind or contract that does not exist, or an environment variable that is wrong.
+    DeviceError: the device is not here, or the shaders do not compile (with the compiler's own message).
+
+A device may be used from several threads at once.)";
+
+constexpr const char *kSeedDoc =
+    R"(Seed of the order in which the software device runs threads and threadgroups.
+
+None: in their natural order. The seed belongs to the software device of the process, so all Device("cpu")
+objects share it. The first value comes from QWISP_SIMT_SEED.
+
+Raises:
+    TypeError: not an int or None.
+    ValueError: a seed below 0 or above 2^63 - 1, or a device that is not the software device.)";
+
+const DeviceEntry *find(const std::vector<DeviceEntry> &entries, const std::string &kind) {
+    for (const DeviceEntry &entry : entries) {
+        if (kind.empty() || entry.kind == kind) return &entry;
+    }
+    return nullptr;
+}
+
+std::string kinds_here(const std::vector<DeviceEntry> &entries) {
+    std::set<std::string> kinds;
+    for (const DeviceEntry &entry : entries) kinds.insert("'" + entry.kind + "'");
+    std::string out;
+    for (const std::string &kind : kinds) out += (out.empty() ? "" : ", ") + kind;
+    return out.empty() ? "none" : out;
+}
+
+Contract contract_value(const std::string &name) {
+    if (name == "off") return Contract::off;
+    if (name == "compiler") return Contract::compiler;
+    wrong_value("contract: '" + name + "', but it must be 'off' or 'compiler'");
+}
+
+void set_seed(const DeviceObject &device, std::optional<uint64_t> seed) {
+    if (device.kind != "cpu")
+        wrong_value("simt_seed: the device is '" + device.kind + "', but only 'cpu' has one");
+    metal::set_shuffle_seed(device.metal(), seed);
+}
+
+DevicePtr make_device(const Arg<std::optional<std::string>> &kind_arg,
+                      const Arg<std::optional<std::string>> &contract_arg) {
+    const py::object settings = py::module_::import("qwisp_native.settings").attr("current")();
+    const auto chosen = [&](const char *name, const py::object &given, const char *setting) {
+        const py::object value = given.is_none() ? settings.attr(setting) : given;
+        return value.is_none() ? std::string() : text(name, Arg<std::string>{value});
+    };
+    const std::string kind = chosen("kind", kind_arg.value, "device");
+    if (!kind_arg.is_none() && kind != "cpu" && kind != "metal") {
+        wrong_value("kind: '" + kind + "', but it must be 'cpu' or 'metal'");
+    }
+    const Contract contract = contract_value(chosen("contract", contract_arg.value, "contract"));
+    std::string shaders;
+    std::string sha256(shader_sha256());
+    if (!settings.attr("shader_dir").is_none()) {
+        const py::tuple loaded =
+            py::module_::import("qwisp_native.shaders").attr("load")(settings.attr("shader_dir"));
+        shaders = py::cast<std::string>(loaded[0]);
+        sha256 = py::cast<std::string>(loaded[1]);
+    }
+
+    std::vector<DeviceEntry> entries;
+    std::shared_ptr<Context> context;
+    const DeviceEntry *entry = nullptr;
+    without_gil([&] {
+        entries = available_devices();
+        entry = find(entries, kind);
+        if (!entry) {
+            throw DeviceError("device '" + kind + "' is not available; this machine has " +
+                              kinds_here(entries));
+        }
+        context = Context::create(entry->device.get(), {.contract = contract, .shader_text = shaders});
+    });
+    const Fuse fuse = fuse_value(Arg<Fuse>{settings.attr("fuse")}, Fuse::off);
+    auto device = std::make_shared<DeviceObject>(entry->kind, entry->name, sha256, fuse, std::move(context));
+    if (entry->kind == "cpu" && !settings.attr("simt_seed").is_none()) {
+        set_seed(*device, uint64_t(integer("QWISP_SIMT_SEED", Arg<int64_t>{settings.attr("simt_seed")})));
+    }
+    return device;
+}
+
+py::list devices_here() {
+    std::vector<DeviceEntry> entries;
+    without_gil([&] { entries = available_devices(); });
+    py::list out;
+    for (const DeviceEntry &entry : entries) out.append(py::make_tuple(entry.kind, entry.name));
+    return out;
+}
+
+}  // namespace
+
+const std::shared_ptr<Context> &DeviceObject::context() const {
+    if (kind == "metal" && generation_ != fork_generation()) {
+        throw std::runtime_error(
+            "device: made before this process was forked, and Metal does not survive a fork; "
+            "make a new Device in a process that is started afresh (multiprocessing: 'spawn')");
+    }
+    return context_;
+}
+
+void bind_device(py::module_ &module) {
+    using Device = Self<DeviceObject>;
+    module.def("available_devices", devices_here,
+               py::doc("(kind, name) of each device that can be used now."));
+    module.def(
+        "shader_sha256", [] { return std::string(shader_sha256()); },
+        py::doc("SHA-256, in hex, of the shader text in this module."));
+    py::class_<DeviceObject, DevicePtr>(module, "Device", py::is_final(), kDeviceDoc)
+        .def(py::init(&make_device), py::arg("kind") = py::none(), py::kw_only(),
+             py::arg("contract") = py::none())
+        .def_property_readonly(
+            "kind", [](const Device &self) { return self->kind; }, "\"cpu\" or \"metal\".")
+        .def_property_readonly(
+            "name", [](const Device &self) { return self->name; }, "The device's own name.")
+        .def_property_readonly(
+            "contract",
+            [](const Device &self) {
+                return self->context()->contract() == Contract::off ? "off" : "compiler";
+            },
+            "\"off\" or \"compiler\".")
+        .def_property_readonly(
+            "shader_sha256", [](const Device &self) { return self->sha256; },
+            "SHA-256, in hex, of the shader text that this device compiled.")
+        .def_property(
+            "simt_seed",
+            [](const Device &self) -> std::optional<uint64_t> {
+                if (self->kind != "cpu") return std::nullopt;
+                return metal::shuffle_seed(self->metal());
+            },
+            [](const Device &self, const Arg<std::optional<int64_t>> &seed) {
+                if (seed.is_none()) return set_seed(*self, std::nullopt);
+                const int64_t value = integer("simt_seed", Arg<int64_t>{seed.value});
+                if (value < 0)
+                    wrong_value("simt_seed: " + std::to_string(value) + ", but it must not be negative");
+                set_seed(*self, uint64_t(value));
+            },
+            kSeedDoc)
+        .def("__repr__",
+             [](const Device &self) { return "Device('" + self->kind + "', " + self->name + ")"; });
+}
+
+}  // namespace qwisp::python

@@ -1,0 +1,32 @@
+// Shared buffers and scoped autorelease pools.
+#pragma once
+#include <Foundation/Foundation.hpp>
+#include <Metal/Metal.hpp>
+#include <cstddef>
+
+namespace qwisp {
+
+using BufferPtr = NS::SharedPtr<MTL::Buffer>;
+
+// Zero-filled, visible to the host. A length of 0 becomes a small buffer, because Metal has no empty ones.
+// Throws AllocationError (naming the label, the length and the device's limit).
+BufferPtr new_shared_buffer(MTL::Device *device, size_t length, const char *label);
+BufferPtr new_shared_buffer(MTL::Device *device, const void *bytes, size_t length, const char *label);
+
+template <typename T>
+T *contents(MTL::Buffer *buffer) {
+    return static_cast<T *>(buffer->contents());
+}
+
+class AutoreleaseScope {
+  public:
+    AutoreleaseScope() : pool_(NS::AutoreleasePool::alloc()->init()) {}
+    ~AutoreleaseScope() { pool_->release(); }
+    AutoreleaseScope(const AutoreleaseScope &) = delete;
+    AutoreleaseScope &operator=(const AutoreleaseScope &) = delete;
+
+  private:
+    NS::AutoreleasePool *pool_;
+};
+
+}  // namespace qwisp

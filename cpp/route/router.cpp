@@ -1,0 +1,150 @@
+#include "route/router.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "route/errors.h"
+
+namespace qwisp {
+namespace {
+
+constexpr int64_t kSmallestWorkspace = 32;           // rows: decode and verification share it
+constexpr size_t kLargestPooled = size_t{64} << 20;  // bytes: a rare giant call does not keep its memory
+
+void check_bytes(const char *argument, size_t found, int64_t needed, const char *meaning) {
+    if (found == size_t(needed)) return;
+    throw std::invalid_argument(std::string(argument) + ": " + std::to_string(found) +
+                                " bytes, but it must be " + std::to_string(needed) + " (" + meaning + ")");
+}
+
+void check_arrays(const RouteShape &shape, const RouterInput &input, const RouterOutput &output) {
+    check_bytes("x", input.x.size(), shape.rows * shape.hidden * 2, "float16 [rows, hidden]");
+    check_bytes("inds", output.inds.size(), shape.rows * shape.top_k * 4, "int32 [rows, top_k]");
+    check_bytes("scores", output.scores.size(), shape.rows * shape.top_k * 2, "float16 [rows, top_k]");
+    if (output.logits) {
+        check_bytes("logits", output.logits->size(), shape.rows * shape.experts * 2,
+                    "float16 [rows, experts]");
+    }
+    if (input.bias && input.bias->resident.size() != size_t(shape.experts)) {
+        throw std::invalid_argument("bias.resident: " + std::to_string(input.bias->resident.size()) +
+                                    " elements, but it must have " + std::to_string(shape.experts) +
+                                    " (experts)");
+    }
+}
+
+template <typename T>
+void copy_in(std::span<T> from, MTL::Buffer *to) {
+    const auto bytes = std::as_bytes(from);
+    std::copy_n(bytes.data(), bytes.size(), contents<std::byte>(to));
+}
+
+void copy_out(MTL::Buffer *from, std::span<std::byte> to) {
+    std::copy_n(contents<std::byte>(from), to.size(), to.data());
+}
+
+// Blocks until the route is done.
+void run(Context &context, const RoutePlan &plan, const RouteOperands &operands) {
+    AutoreleaseScope pool;
+    MTL::CommandBuffer *commands = context.queue()->commandBuffer();
+    if (!commands) throw DeviceError("the queue gives no command buffer");
+    MTL::ComputeCommandEncoder *encoder = commands->computeCommandEncoder();
+    if (!encoder) throw DeviceError("the command buffer gives no compute encoder");
+    try {
+        encode_moe_route_rows(encoder, plan, operands);
+    } catch (...) {
+        encoder->endEncoding();  // Metal aborts when an encoder is dropped open
+        throw;
+    }
+    encoder->endEncoding();
+    commands->commit();
+    commands->waitUntilCompleted();
+    if (commands->status() == MTL::CommandBufferStatusError) {
+        const NS::Error *error = commands->error();
+        const NS::String *text = error ? error->localizedDescription() : nullptr;
+        throw DeviceError(text ? text->utf8String()
+                               : "the command buffer failed, and the device gives no reason");
+    }
+}
+
+}  // namespace
+
+struct Router::Workspace {
+    int64_t rows;
+    std::shared_ptr<RouteScratch> scratch;
+    BufferPtr x, resident;
+
+    Workspace(const Gate &gate, int64_t capacity, int64_t top_k)
+        : rows(capacity),
+          scratch(RouteScratch::create(gate.context(), capacity, gate.experts(), top_k)),
+          x(new_shared_buffer(gate.context()->device(), size_t(capacity) * gate.hidden() * 2, "router.x")),
+          resident(new_shared_buffer(gate.context()->device(), gate.experts() * sizeof(int32_t),
+                                     "router.resident")) {}
+
+    size_t bytes() const { return x->length() + scratch->words()->length() + scratch->logits()->length(); }
+};
+
+Router::Router(std::shared_ptr<Gate> gate, int64_t top_k, Fuse fuse) : gate_(std::move(gate)), fuse_(fuse) {
+    if (!gate_) throw std::invalid_argument("gate: null");
+    check_route_shape({1, gate_->hidden(), gate_->experts(), top_k});
+    top_k_ = uint32_t(top_k);
+}
+
+Router::~Router() = default;
+
+RoutePlan Router::plan(int64_t rows, bool bias, bool logits, std::optional<Fuse> fuse) const {
+    RouteRequest request;
+    request.shape = {rows, gate_->hidden(), gate_->experts(), top_k_};
+    request.fuse = fuse.value_or(fuse_);
+    request.bias = bias;
+    request.logits = logits;
+    return plan_route(gate_->context(), request);
+}
+
+RoutePlan Router::route(const RouterInput &input, const RouterOutput &output) {
+    const bool biased = input.bias && bias_applies(input.bias->eps);
+    RoutePlan plan = this->plan(input.rows, biased, output.logits.has_value(), input.fuse);
+    check_arrays(plan.request.shape, input, output);
+    if (input.rows == 0) return plan;
+
+    auto workspace = acquire(input.rows);
+    const RouteScratch &scratch = *workspace->scratch;
+    RouteBias bias;
+    copy_in(input.x, workspace->x.get());
+    if (biased) {
+        copy_in(input.bias->resident, workspace->resident.get());
+        bias = {workspace->resident.get(), input.bias->eps};
+    }
+    // If this throws, the workspace goes with it: the next call gets a fresh scratch.
+    run(*gate_->context(), plan,
+        {.x = workspace->x.get(),
+         .gate = gate_.get(),
+         .scratch = &scratch,
+         .bias = biased ? &bias : nullptr});
+    copy_out(scratch.inds(), output.inds);
+    copy_out(scratch.scores(), output.scores);
+    if (output.logits) copy_out(scratch.logits(), *output.logits);
+    release(std::move(workspace));
+    return plan;
+}
+
+std::unique_ptr<Router::Workspace> Router::acquire(int64_t rows) {
+    std::unique_ptr<Workspace> workspace;
+    {
+        std::lock_guard lock(mutex_);
+        if (!free_.empty()) {
+            workspace = std::move(free_.back());
+            free_.pop_back();
+        }
+    }
+    if (workspace && workspace->rows >= rows) return workspace;
+    return std::make_unique<Workspace>(*gate_, std::max(rows, kSmallestWorkspace), top_k_);
+}
+
+void Router::release(std::unique_ptr<Workspace> workspace) {
+    if (workspace->bytes() > kLargestPooled) return;
+    std::lock_guard lock(mutex_);
+    free_.push_back(std::move(workspace));
+}
+
+}  // namespace qwisp

@@ -1,0 +1,36 @@
+#include "route/scratch.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "route/limits.h"
+
+namespace qwisp {
+
+std::shared_ptr<RouteScratch> RouteScratch::create(std::shared_ptr<Context> context, int64_t rows,
+                                                   int64_t experts, int64_t top_k) {
+    if (!context) throw std::invalid_argument("context: null");
+    check_scratch_shape(rows, experts, top_k);
+    const size_t chosen = size_t(rows * top_k), all = size_t(rows * experts);
+
+    std::shared_ptr<RouteScratch> scratch(new RouteScratch);
+    MTL::Device *device = context->device();
+    scratch->rows_ = uint32_t(rows);
+    scratch->experts_ = uint32_t(experts);
+    scratch->top_k_ = uint32_t(top_k);
+    scratch->inds_ = new_shared_buffer(device, chosen * sizeof(int32_t), "scratch.inds");
+    scratch->scores_ = new_shared_buffer(device, chosen * sizeof(uint16_t), "scratch.scores");
+    scratch->logits_ = new_shared_buffer(device, all * sizeof(uint16_t), "scratch.logits");
+    scratch->arrivals_ = new_shared_buffer(device, size_t(rows) * sizeof(uint32_t), "scratch.arrivals");
+    scratch->words_ = new_shared_buffer(device, all * sizeof(uint32_t), "scratch.words");
+    scratch->context_ = std::move(context);
+    return scratch;
+}
+
+void RouteScratch::reset() {
+    for (MTL::Buffer *buffer : {arrivals_.get(), words_.get()}) {
+        std::fill_n(contents<std::byte>(buffer), buffer->length(), std::byte{0});
+    }
+}
+
+}  // namespace qwisp

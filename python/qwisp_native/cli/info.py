@@ -1,0 +1,187 @@
+"""`qwisp-native info`: what a bug report needs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from .output import failure, print_json, print_table
+
+SUMMARY = "print devices, versions, limits and settings: what a bug report needs"
+DESCRIPTION = (
+    "Print devices, versions, limits and settings. Exit code 1 if a setting is wrong or no device works."
+)
+
+PACKAGES = ("numpy", "safetensors", "tqdm", "mlx", "mlx-lm", "torch")
+# docs/contract.md section 1; the fused kernels keep one winner a lane.
+LIMITS = {
+    "hidden_multiple": 512,
+    "experts_multiple": 8,
+    "max_experts": 256,
+    "max_top_k": "experts",
+    "max_fused_top_k": 32,
+    "bits": 8,
+    "group_size": 64,
+}
+SEED_MODEL = {"hidden": 2048, "experts": 256, "top_k": 8}
+CPU_FEATURES = {
+    "avx2",
+    "fma",
+    "f16c",
+    "avx512f",
+    "avx512bw",
+    "avx512_fp16",
+    "asimd",
+    "asimdhp",
+    "fphp",
+    "sve",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `info`."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Gather, print."""
+    found = gather()
+    if options.json:
+        print_json(found)
+    else:
+        _print(found)
+    healthy = not any(setting["error"] for setting in found["settings"])
+    return 0 if healthy and not found["device"].get("error") else 1
+
+
+def gather() -> dict[str, Any]:
+    """Collect everything in JSON's types; whatever is wrong is part of it."""
+    from .. import __version__, _core, devices, shader_sha256
+
+    return {
+        "qwisp_native": __version__,
+        "compiler": getattr(_core, "compiler", "not recorded"),
+        "shader_sha256": shader_sha256(),
+        "devices": [
+            {"kind": d.kind, "name": d.name, "available": d.available, "why": d.why} for d in devices()
+        ],
+        "device": _device(),
+        "limits": LIMITS,
+        "settings": _settings(),
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "cpu": _cpu(),
+        "packages": {name: _version(name) for name in PACKAGES},
+    }
+
+
+def _device() -> dict[str, Any]:
+    """Make the default device and plan the seed model on it, or say why that fails."""
+    from .. import Device, plan
+    from .route import plan_as_json
+
+    try:
+        device = Device()
+        variants = {
+            name: plan_as_json(plan(device, rows=1, fuse=name, **SEED_MODEL))  # type: ignore[arg-type]
+            for name in ("pair", "single", "last")
+        }
+        return {
+            "kind": device.kind,
+            "name": device.name,
+            "contract": device.contract,
+            "shader_sha256": device.shader_sha256,
+            "variants": variants,
+            "default": plan_as_json(plan(device, rows=1, **SEED_MODEL)),
+        }
+    except (ValueError, RuntimeError, MemoryError) as error:
+        return {"error": failure(error)}
+
+
+def _settings() -> list[dict[str, Any]]:
+    """List the environment variables: value, where it comes from, what is wrong with it."""
+    from ..settings import VARIABLES, read
+
+    rows = []
+    for variable in VARIABLES:
+        given = os.environ.get(variable.name)
+        try:
+            read({variable.name: given} if given else {})
+            error = None
+        except ValueError as wrong:
+            error = str(wrong)
+        rows.append(
+            {
+                "name": variable.name,
+                "value": given or variable.default or None,
+                "source": "environment" if given else "default",
+                "values": variable.values,
+                "used_by": variable.used_by,
+                "effect": variable.effect,
+                "error": error,
+            }
+        )
+    return rows
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _cpu() -> dict[str, Any]:
+    """Name the processor, and its features that matter to arithmetic."""
+    words: dict[str, str] = {}
+    if sys.platform == "linux":
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        words = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    elif sys.platform == "darwin":
+        command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
+        words = {
+            "model name": subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+        }
+    features = (words.get("flags") or words.get("Features") or "").split()
+    return {
+        "name": words.get("model name") or platform.processor() or platform.machine(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "features": sorted(CPU_FEATURES.intersection(features)),
+    }
+
+
+def _print(found: dict[str, Any]) -> None:
+    cpu, device = found["cpu"], found["device"]
+    print(f"qwisp_native {found['qwisp_native']}, Python {found['python']}, {found['platform']}")
+    print(f"compiler     {found['compiler']}")
+    print(f"shaders      sha256 {found['shader_sha256']}")
+    print(f"cpu          {cpu['name']}, {cpu['cores']} cores, {' '.join(cpu['features']) or cpu['machine']}")
+    print(f"packages     {', '.join(f'{k} {v}' for k, v in found['packages'].items() if v)}")
+    print("devices")
+    print_table(
+        (d["kind"], d["name"] if d["available"] else f"not here: {d['why']}") for d in found["devices"]
+    )
+    if "error" in device:
+        print(f"default device: {device['error']}")
+    else:
+        print(f"default device: {device['kind']} ({device['name']}), contract {device['contract']}")
+        if device["shader_sha256"] != found["shader_sha256"]:
+            print(f"  its shaders are others, from QWISP_SHADER_DIR: sha256 {device['shader_sha256']}")
+        print("  one token, 2048 columns, 256 experts, top 8:")
+        for name, plan in device["variants"].items():
+            print(f"    {name:6} {' + '.join(plan['kernels'])}")
+        print(f"    by default {device['default']['variant']}: {device['default']['reason']}")
+    print(f"limits       {', '.join(f'{key} {value}' for key, value in found['limits'].items())}")
+    print("settings")
+    settings = found["settings"]
+    print_table((s["name"], s["value"] or "unset", f"({s['source']})", s["effect"]) for s in settings)
+    for setting in settings:
+        if setting["error"]:
+            print(f"  WRONG {setting['error']}")

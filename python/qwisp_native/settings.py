@@ -1,0 +1,137 @@
+"""The environment variables: each defined here, once, and read once (name, default, values, effect).
+
+`docs/environment.md` is checked against VARIABLES, and `qwisp-native info` prints them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+Fuse: TypeAlias = bool | Literal["auto", "pair", "single", "last"]
+"""What a route may be asked to be; see docs/environment.md."""
+
+_MAX_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One environment variable. `field` names the Settings field that it fills; "" for those of the build."""
+
+    name: str
+    default: str
+    values: str
+    effect: str
+    field: str = ""
+    parse: Callable[[str], Any] = str
+
+    @property
+    def used_by(self) -> Literal["package", "build"]:
+        """Who reads it: the package when it runs, or the build."""
+        return "package" if self.field else "build"
+
+
+def _choice(values: Mapping[str, Any]) -> Callable[[str], Any]:
+    return lambda text: values[text]
+
+
+def _folder(text: str) -> Path:
+    if not Path(text).is_dir():
+        raise ValueError
+    return Path(text)
+
+
+def _seed(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= _MAX_SEED):
+        raise ValueError
+    return int(text)
+
+
+VARIABLES: tuple[Variable, ...] = (
+    Variable(
+        "QWISP_DEVICE",
+        "",
+        "cpu, metal",
+        "the device of Device(); unset: the best that there is",
+        "device",
+        _choice({"cpu": "cpu", "metal": "metal"}),
+    ),
+    Variable(
+        "QWISP_FUSE_ROUTE",
+        "0",
+        "0, 1, auto, single, last",
+        "the fuse of a call that leaves it open: 0 the pair, 1 fused where a variant exists, auto fused where it"
+        " was measured to win, single or last that variant",
+        "fuse",
+        _choice({"0": False, "1": True, "auto": "auto", "single": "single", "last": "last"}),
+    ),
+    Variable(
+        "QWISP_CONTRACT",
+        "off",
+        "off, compiler",
+        "floating-point contraction in every kernel: off as the contract has it, or as the shader compiler likes",
+        "contract",
+        _choice({"off": "off", "compiler": "compiler"}),
+    ),
+    Variable(
+        "QWISP_SHADER_DIR",
+        "",
+        "a folder",
+        "compile the shaders of this folder instead of those in the package (development)",
+        "shader_dir",
+        _folder,
+    ),
+    Variable(
+        "QWISP_SIMT_SEED",
+        "",
+        f"0 to {_MAX_SEED}",
+        "shuffle the order in which the software device runs threads and threadgroups",
+        "simt_seed",
+        _seed,
+    ),
+    Variable(
+        "QWISP_METAL_CPP_DIR",
+        "",
+        "a folder",
+        "build with these metal-cpp headers instead of those of the mlx-metal wheel",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the environment asks for. None: nothing."""
+
+    device: Literal["cpu", "metal"] | None
+    fuse: Fuse
+    contract: Literal["off", "compiler"]
+    shader_dir: Path | None
+    simt_seed: int | None
+
+
+def read(environment: Mapping[str, str]) -> Settings:
+    """The settings of an environment; an empty variable counts as unset.
+
+    Raises:
+        ValueError: a variable has a value that it cannot have; the message names all three.
+    """
+    found: dict[str, Any] = {}
+    for variable in VARIABLES:
+        if not variable.field:
+            continue
+        text = environment.get(variable.name) or variable.default
+        try:
+            found[variable.field] = variable.parse(text) if text else None
+        except (KeyError, ValueError):
+            raise ValueError(f"{variable.name}: {text!r}, but it must be {variable.values}") from None
+    return Settings(**found)
+
+
+@cache
+def current() -> Settings:
+    """The settings of this process, as its environment was at the first call."""
+    return read(os.environ)

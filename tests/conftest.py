@@ -1,0 +1,46 @@
+"""What every test may ask for. The device comes from outside: `pytest --device metal`, or QWISP_DEVICE."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    import qwisp_native as qn
+    from qwisp_native.gates import Context
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", default=None, metavar="KIND", help="the device under test (QWISP_DEVICE)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    kind = config.getoption("--device")
+    if kind:
+        os.environ["QWISP_DEVICE"] = kind
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "slow" in (config.getoption("-m") or ""):
+        return
+    skip = pytest.mark.skip(reason="slow: runs with -m slow")
+    for item in items:
+        if "slow" in item.keywords:
+            item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def device() -> qn.Device:
+    import qwisp_native as qn
+
+    return qn.Device()
+
+
+@pytest.fixture
+def context(device: qn.Device) -> Context:
+    """What a gate is given."""
+    from qwisp_native.gates import Context
+
+    return Context(device)

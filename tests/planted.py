@@ -1,0 +1,96 @@
+"""Runs gates on shaders with a planted fault, in a process of its own: `python tests/planted.py FAULT GATE...`.
+
+A fault is a TOML file in tests/faults: a summary, the gates that must go red, and patches of the shader text,
+each of which must apply exactly `count` times (1 unless it says otherwise). The software device runs shaders that
+are compiled in, so a patched text becomes a kernel image (a shared object) first; Metal compiles the text itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FAULTS = Path(__file__).parent / "faults"
+CPU_DRIVER = ROOT / "cpp" / "metal_runtime" / "drivers" / "cpu"
+COMPILER = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++") or "c++"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One file of tests/faults."""
+
+    name: str
+    summary: str
+    gates: tuple[str, ...]
+    patches: tuple[dict[str, str | int], ...]
+
+    @staticmethod
+    def load(name: str) -> Fault:
+        """The empty name is the shaders as they are."""
+        if not name:
+            return Fault("", "nothing is planted", (), ())
+        read = tomllib.loads((FAULTS / f"{name}.toml").read_text())
+        return Fault(name, read["summary"], tuple(read["gates"]), tuple(read["patch"]))
+
+    def plant(self, folder: Path) -> None:
+        """Writes the patched shaders into a folder."""
+        for path in (ROOT / "shaders").iterdir():
+            shutil.copy(path, folder)
+        for patch in self.patches:
+            path = folder / str(patch["file"])
+            text, wanted = path.read_text(), patch.get("count", 1)
+            found = text.count(str(patch["find"]))
+            if found != wanted:
+                raise ValueError(f"{self.name}: {found} of {wanted} places in {path.name}: {patch['find']!r}")
+            path.write_text(text.replace(str(patch["find"]), str(patch["replace"])))
+
+
+def build_image(shaders: Path, folder: Path) -> Path:
+    """The shaders of a folder as a kernel image of the software device."""
+    from qwisp_native.shaders import load
+
+    text, _ = load(shaders)
+    source, image = folder / "planted.metal", folder / "planted.so"
+    source.write_text(text)
+    flags = ["-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off", "-w"]
+    command = [COMPILER, *flags, f"-I{CPU_DRIVER}", f'-DQWISP_IMAGE_TEXT="{source}"']
+    subprocess.run([*command, str(CPU_DRIVER / "image_main.cpp"), "-o", str(image)], check=True)
+    return image
+
+
+def run(name: str, gates: list[str]) -> dict[str, str | None]:
+    """The first difference that each gate tells, or None. Only for a process of its own: it sets the environment."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        shaders = folder / "shaders"
+        shaders.mkdir()
+        Fault.load(name).plant(shaders)
+        os.environ["QWISP_SHADER_DIR"] = str(shaders)
+
+        import qwisp_native as qn
+        from qwisp_native import _core
+        from qwisp_native.gates import GATES, Context
+
+        if os.environ.get("QWISP_DEVICE", "cpu") == "cpu":
+            _core.load_kernel_image(str(build_image(shaders, folder)))
+        context = Context(qn.Device())
+        told: dict[str, str | None] = {}
+        for gate in gates:
+            try:
+                red = ((check, text) for check, text in GATES[gate].run(context) if text is not None)
+                told[gate] = next((f"{check}: {text}" for check, text in red), None)
+            except qn.DeviceError as error:  # the device stopped the kernel: out of bounds, unwritten memory
+                told[gate] = f"{type(error).__name__}: {error}"
+        return told
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(sys.argv[1], sys.argv[2:])))
