@@ -13,45 +13,48 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 LOCK = Path(__file__).parent / "locked_tests.json"
 GATES = ROOT / "python" / "qwisp_native" / "gates"
-TESTS = ("contract", "field_faults", "gates", "planted", "properties")
+TESTS = ("contract", "field_faults", "gates", "planted", "planted_host", "properties")
 
 
 def sha(text: str | bytes) -> str:
     return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()[:16]
 
 
-def functions(path: Path) -> dict[str, str]:
-    """Top-level functions and the hash of each one's source, decorators included."""
+def definitions(path: Path) -> dict[str, str]:
+    """Top-level functions and classes, each with the hash of its source, and one hash of all the rest."""
     text = path.read_text()
     lines = text.splitlines()
-    found = {}
+    found: dict[str, str] = {}
+    rest = []
     for node in ast.parse(text).body:
-        if isinstance(node, ast.FunctionDef):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
             found[node.name] = sha("\n".join(lines[first - 1 : node.end_lineno]))
-    return found
+        elif not isinstance(node, ast.Import | ast.ImportFrom):
+            rest += lines[node.lineno - 1 : node.end_lineno]
+    return found | {"(rest)": sha("\n".join(rest))}
 
 
 def sources() -> dict[str, dict[str, str]]:
     """What must not change unseen: test functions, what gates are made of, golden arrays, faults."""
+    here = Path(__file__).parent
     tests = {
         f"{path.name}::{name}": value
-        for path in (Path(__file__).parent / f"test_{word}.py" for word in TESTS)
-        for name, value in functions(path).items()
+        for path in (here / f"test_{word}.py" for word in TESTS)
+        for name, value in definitions(path).items()
         if name.startswith("test_")
     }
     parts = {
-        f"gates/{path.name}::{name}": value
-        for path in sorted(GATES.rglob("*.py"))
-        for name, value in functions(path).items()
+        f"{path.relative_to(ROOT)}::{name}": value
+        for path in [*sorted(GATES.rglob("*.py")), here / "contract.py", here / "planted.py"]
+        for name, value in definitions(path).items()
     }
-    here = Path(__file__).parent
     data = [
         *sorted(GATES.glob("data/*")),
         *sorted(here.glob("data/*.npz")),
         *sorted(here.glob("faults/*.toml")),
     ]
-    files = {str(path.relative_to(ROOT)): sha(path.read_bytes()) for path in [here / "contract.py", *data]}
+    files = {str(path.relative_to(ROOT)): sha(path.read_bytes()) for path in data}
     return {"tests": tests, "parts": parts, "files": files}
 
 

@@ -1,8 +1,8 @@
-"""Runs gates on shaders with a planted fault, in a process of its own: `python tests/planted.py FAULT GATE...`.
+"""Runs gates on shaders with a planted fault, in their own process: `python tests/planted.py FAULT GATE ...`.
 
 A fault is a TOML file in tests/faults: a summary, the gates that must go red, and patches of the shader text,
-each of which must apply exactly `count` times (1 unless it says otherwise). The software device runs shaders that
-are compiled in, so a patched text becomes a kernel image (a shared object) first; Metal compiles the text itself.
+each of which must apply exactly `count` times (1 unless it says otherwise). The software device runs shaders
+that are compiled in, so a patched text becomes a kernel image (a shared object) first; Metal compiles it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def build_image(shaders: Path, folder: Path) -> Path:
 
 
 def run(name: str, gates: list[str]) -> dict[str, str | None]:
-    """The first difference that each gate tells, or None. Only for a process of its own: it sets the environment."""
+    """The first difference that each gate tells, or None. It sets the environment of its process."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         shaders = folder / "shaders"
@@ -76,11 +76,11 @@ def run(name: str, gates: list[str]) -> dict[str, str | None]:
         os.environ["QWISP_SHADER_DIR"] = str(shaders)
 
         import qwisp_native as qn
-        from qwisp_native import _core
         from qwisp_native.gates import GATES, Context
+        from qwisp_native.testing import load_kernel_image
 
         if os.environ.get("QWISP_DEVICE", "cpu") == "cpu":
-            _core.load_kernel_image(str(build_image(shaders, folder)))
+            load_kernel_image(str(build_image(shaders, folder)))
         context = Context(qn.Device())
         told: dict[str, str | None] = {}
         for gate in gates:

@@ -11,9 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import planted
 import pytest
 
+import planted
 import qwisp_native as qn
 from qwisp_native.gates import GATES
 
@@ -50,7 +50,7 @@ def test_planted_fault_is_red(name: str, device: qn.Device) -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_patches_apply(name: str, tmp_path: Path) -> None:
-    """Exactly as often as the file says, and never nowhere: a shader that moved on must bring its faults along."""
+    """Exactly as often as the file says: a shader that moves on brings its faults along."""
     fault = planted.Fault.load(name)
     fault.plant(tmp_path)
     assert fault.patches

@@ -69,8 +69,10 @@ float float32(const char *name, const Arg<double> &argument) {
 
 std::string text(const char *name, const Arg<std::string> &argument) {
     if (!PyUnicode_Check(argument.value.ptr())) wrong_type(name, argument.value, "a str");
-    return py::cast<std::string>(
-        argument.value);  // raises UnicodeEncodeError, a ValueError, for a lone surrogate
+    Py_ssize_t length = 0;
+    const char *utf8 = PyUnicode_AsUTF8AndSize(argument.value.ptr(), &length);
+    if (!utf8) throw py::error_already_set();  // a lone surrogate: UnicodeEncodeError, a ValueError
+    return {utf8, size_t(length)};
 }
 
 }  // namespace qwisp::python

@@ -1,7 +1,7 @@
 #include "objects.h"
 #include "route/errors.h"
 
-PYBIND11_MODULE(_core, module) {
+PYBIND11_MODULE(core_of_main_interpreter, module) {
     using namespace qwisp::python;
     module.doc() = "The compiled part of qwisp_native; use that.";
     module.attr("__version__") = QWISP_VERSION;
@@ -18,4 +18,11 @@ PYBIND11_MODULE(_core, module) {
     bind_encode(module);
     bind_router(module);
     bind_record(module);
+}
+
+// pybind11's own entry waits for ever in a subinterpreter of Python 3.11, which cannot refuse the module by itself.
+extern "C" PYBIND11_EXPORT PyObject *PyInit__core() {
+    if (PyInterpreterState_Get() == PyInterpreterState_Main()) return PyInit_core_of_main_interpreter();
+    PyErr_SetString(PyExc_ImportError, "qwisp_native cannot be loaded in a subinterpreter");
+    return nullptr;
 }

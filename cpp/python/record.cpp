@@ -1,5 +1,7 @@
 #include "encode.h"
 #include "metal_runtime/device/recording.h"
+#include "metal_runtime/drivers/cpu/images.h"
+#include "route/errors.h"
 
 namespace qwisp::python {
 namespace {
@@ -48,6 +50,10 @@ py::list record(const EncodeArguments &arguments, bool concurrent) {
     return out;
 }
 
+py::bytes bytes_of(MTL::Buffer *buffer) {
+    return {static_cast<const char *>(buffer->contents()), buffer->length()};
+}
+
 }  // namespace
 
 void bind_record(py::module_ &module) {
@@ -65,6 +71,20 @@ void bind_record(py::module_ &module) {
         py::arg("fuse") = py::none(), py::arg("bias") = py::none(), py::arg("diag") = py::none(),
         py::arg("remap") = py::none(), py::arg("return_logits") = false, py::arg("concurrent") = false,
         "For qwisp_native.testing.record_route.");
+    module.def(
+        "scratch_state",
+        [](const Arg<ScratchObject> &scratch) {
+            const RouteScratch &state = *instance("scratch", scratch)->scratch;
+            return py::make_tuple(bytes_of(state.arrivals()), bytes_of(state.words()));
+        },
+        py::arg("scratch"), "For qwisp_native.testing.scratch_is_cleared.");
+    module.def(
+        "load_kernel_image",
+        [](const std::string &path) {
+            const std::string error = simt::load_kernel_image(path);
+            if (!error.empty()) throw DeviceError(error);
+        },
+        py::arg("path"), "For qwisp_native.testing.load_kernel_image.");
 }
 
 }  // namespace qwisp::python

@@ -61,7 +61,9 @@ inline const std::vector<FunctionInfo> &fake_functions() {
         // y[i] = shift (+ bias[i] if biased)
         {"shift",
          {out("y", 0), {"bias", 1, true, false, false, 4, 4, 7}},
-         {{"biased", 7, ConstantType::boolean}, {"shift", 8, ConstantType::float32}, {"n", 9, ConstantType::uint32}}},
+         {{"biased", 7, ConstantType::boolean},
+          {"shift", 8, ConstantType::float32},
+          {"n", 9, ConstantType::uint32}}},
         {"vector", {{"v", 30, true, false, false, 16, 16, {}}}, {}},
         {"fault", {}, {}},   // ends with a fault
         {"block", {}, {}},   // waits until the driver is opened
@@ -95,7 +97,9 @@ class FakeDriver final : public Driver {
     std::string_view name() const override { return "fake"; }
     std::string_view device_name() const override { return "Fake device"; }
     Limits limits() const override { return {256, 1024, 1 << 20, 32}; }
-    std::unique_ptr<Memory> allocate(size_t length, Storage) override { return std::make_unique<FakeMemory>(length); }
+    std::unique_ptr<Memory> allocate(size_t length, Storage) override {
+        return std::make_unique<FakeMemory>(length);
+    }
     std::unique_ptr<Memory> wrap(void *contents, size_t length) override {
         return std::make_unique<FakeMemory>(contents, length);
     }
@@ -135,11 +139,14 @@ class FakeDriver final : public Driver {
         std::memset(at(fill.to, fill.offset), fill.value, fill.length);
         return {};
     }
-    static std::byte *at(Memory *memory, size_t offset) { return static_cast<std::byte *>(memory->contents()) + offset; }
+    static std::byte *at(Memory *memory, size_t offset) {
+        return static_cast<std::byte *>(memory->contents()) + offset;
+    }
     template <class T>
     static T *array(const Binding &binding) {
-        return reinterpret_cast<T *>(binding.memory ? at(binding.memory, binding.offset)
-                                                    : const_cast<std::byte *>(static_cast<const std::byte *>(binding.bytes)));
+        return reinterpret_cast<T *>(
+            binding.memory ? at(binding.memory, binding.offset)
+                           : const_cast<std::byte *>(static_cast<const std::byte *>(binding.bytes)));
     }
 };
 
@@ -149,13 +156,15 @@ inline std::string FakeDriver::run_one(const Dispatch &dispatch) {
     const auto &b = dispatch.bindings;
     const uint64_t n = dispatch.grid[0];
     if (name == "scale") {
-        for (uint64_t i = 0; i < n; ++i) array<float>(b[1])[i] = array<float>(b[0])[i] * array<ScaleArgs>(b[2])->factor;
+        for (uint64_t i = 0; i < n; ++i)
+            array<float>(b[1])[i] = array<float>(b[0])[i] * array<ScaleArgs>(b[2])->factor;
     } else if (name == "add") {
         *array<float>(b[1]) += *array<float>(b[0]);
     } else if (name == "shift") {
         const bool biased = std::get<bool>(kernel.constants.at(7));
         const float shift = std::get<float>(kernel.constants.at(8));
-        for (uint64_t i = 0; i < n; ++i) array<float>(b[0])[i] = shift + (biased ? array<float>(b[1])[i] : 0.0f);
+        for (uint64_t i = 0; i < n; ++i)
+            array<float>(b[0])[i] = shift + (biased ? array<float>(b[1])[i] : 0.0f);
     } else if (name == "fault") {
         return "kernel fault: x[7] is beyond the end";
     } else if (name == "block") {
@@ -199,8 +208,8 @@ struct World {
     std::shared_ptr<FakeDriver> driver = std::make_shared<FakeDriver>();
     NS::SharedPtr<MTL::Device> device = NS::TransferPtr(new_device(driver));
     NS::SharedPtr<MTL::CommandQueue> queue = NS::TransferPtr(device->newCommandQueue());
-    NS::SharedPtr<MTL::Library> library =
-        NS::TransferPtr(device->newLibrary(string("kernels"), (MTL::CompileOptions *)nullptr, (NS::Error **)nullptr));
+    NS::SharedPtr<MTL::Library> library = NS::TransferPtr(
+        device->newLibrary(string("kernels"), (MTL::CompileOptions *)nullptr, (NS::Error **)nullptr));
     PipelinePtr scale = pipeline("scale"), add = pipeline("add"), block = pipeline("block");
     BufferPtr x = buffer(64, "x"), y = buffer(64, "y"), z = buffer(64, "z");
 
@@ -214,8 +223,8 @@ struct World {
         return buffer;
     }
     // to = from * factor, in a threadgroup of 4.
-    void encode_scale(MTL::ComputeCommandEncoder *encoder, const BufferPtr &from, const BufferPtr &to, float factor,
-                      size_t from_offset = 0, size_t to_offset = 0) const {
+    void encode_scale(MTL::ComputeCommandEncoder *encoder, const BufferPtr &from, const BufferPtr &to,
+                      float factor, size_t from_offset = 0, size_t to_offset = 0) const {
         const ScaleArgs args{4, factor};
         encoder->setComputePipelineState(scale.get());
         encoder->setBuffer(from.get(), from_offset, 0);

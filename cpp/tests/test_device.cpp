@@ -55,8 +55,8 @@ TEST_CASE("device: software devices are always the same objects") {
     // metal-cpp's CopyAllDevices() asks for a macOS version first, and may give nil elsewhere.
     if (const auto all = NS::TransferPtr(MTL::CopyAllDevices())) CHECK(all->object(0) == first->object(0));
     NS::Object *observer = nullptr;
-    const auto observed = NS::TransferPtr(
-        MTL::CopyAllDevicesWithObserver(&observer, MTL::DeviceNotificationHandlerFunction([](auto *, auto *) {})));
+    const auto observed = NS::TransferPtr(MTL::CopyAllDevicesWithObserver(
+        &observer, MTL::DeviceNotificationHandlerFunction([](auto *, auto *) {})));
     CHECK(observed->object(0) == first->object(0));
     MTL::RemoveDeviceObserver(observer);
 #endif
@@ -79,7 +79,8 @@ TEST_CASE("buffer: the three kinds") {
         CHECK(world.device->currentAllocatedSize() == before + 16);
 
         const float values[] = {1, 2, 3};
-        const auto copied = NS::TransferPtr(world.device->newBuffer(values, 12, MTL::ResourceStorageModeShared));
+        const auto copied =
+            NS::TransferPtr(world.device->newBuffer(values, 12, MTL::ResourceStorageModeShared));
         CHECK(floats(copied)[2] == 3.0f);
 
         void *const pages = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -111,13 +112,15 @@ TEST_CASE("buffer: private storage hides its contents, managed storage takes not
 TEST_CASE("buffer: memory that cannot be had gives nil") {
     World world;
     CHECK(world.device->newBuffer((1 << 20) + 1, MTL::ResourceStorageModeShared) == nullptr);
-    CHECK(world.device->newBuffer(std::numeric_limits<size_t>::max(), MTL::ResourceStorageModeShared) == nullptr);
+    CHECK(world.device->newBuffer(std::numeric_limits<size_t>::max(), MTL::ResourceStorageModeShared) ==
+          nullptr);
 }
 
 TEST_CASE("library: macros, names, and errors of the compiler") {
     World world;
     const auto options = NS::TransferPtr(MTL::CompileOptions::alloc()->init());
-    const NS::Object *values[] = {string("1"), NS::Number::number(2)}, *names[] = {string("ONE"), string("TWO")};
+    const NS::Object *values[] = {string("1"), NS::Number::number(2)},
+                     *names[] = {string("ONE"), string("TWO")};
     options->setPreprocessorMacros(NS::Dictionary::dictionary(values, names, 2));
     options->setFastMathEnabled(false);
     CHECK(options->mathMode() == MTL::MathModeSafe);
@@ -178,11 +181,12 @@ TEST_CASE("function: constants are described, checked and used") {
     CHECK(text(error->localizedDescription()).find("it has function constants") != std::string::npos);
 
     for (const bool biased : {false, true}) {
-        const auto function =
-            NS::TransferPtr(world.library->newFunction(string("shift"), shift_values(biased, 2.0f).get(), &error));
+        const auto function = NS::TransferPtr(
+            world.library->newFunction(string("shift"), shift_values(biased, 2.0f).get(), &error));
         REQUIRE(function);
         const auto pipeline = NS::TransferPtr(world.device->newComputePipelineState(function.get(), &error));
-        CHECK(pipeline->reflection()->bindings()->count() == (biased ? 2 : 1));  // `bias` exists only if biased
+        CHECK(pipeline->reflection()->bindings()->count() ==
+              (biased ? 2 : 1));  // `bias` exists only if biased
         auto *const commands = world.queue->commandBuffer();
         auto *const encoder = commands->computeCommandEncoder();
         encoder->setComputePipelineState(pipeline.get());
@@ -206,8 +210,8 @@ TEST_CASE("pipeline: descriptor, limits, reflection, errors") {
     descriptor->setMaxTotalThreadsPerThreadgroup(64);
     MTL::ComputePipelineReflection *reflection = nullptr;
     NS::Error *error = nullptr;
-    const auto pipeline = NS::TransferPtr(
-        world.device->newComputePipelineState(descriptor.get(), MTL::PipelineOptionBindingInfo, &reflection, &error));
+    const auto pipeline = NS::TransferPtr(world.device->newComputePipelineState(
+        descriptor.get(), MTL::PipelineOptionBindingInfo, &reflection, &error));
     REQUIRE(pipeline);
     CHECK(text(pipeline->label()) == "a scale");
     CHECK(pipeline->maxTotalThreadsPerThreadgroup() == 64);
@@ -226,7 +230,8 @@ TEST_CASE("pipeline: descriptor, limits, reflection, errors") {
     CHECK(args->bufferAlignment() == 4);
 
     descriptor->setMaxTotalThreadsPerThreadgroup(129);
-    CHECK(world.device->newComputePipelineState(descriptor.get(), MTL::PipelineOptionNone, nullptr, &error) == nullptr);
+    CHECK(world.device->newComputePipelineState(descriptor.get(), MTL::PipelineOptionNone, nullptr, &error) ==
+          nullptr);
     CHECK(text(error->localizedDescription()).find("at most 128") != std::string::npos);
     CHECK(!world.pipeline("greedy"));
     CHECK(!world.pipeline("refused"));
@@ -261,7 +266,8 @@ TEST_CASE("compute: bindings, offsets, bytes, arrays of buffers") {
     const MTL::Buffer *const buffers[] = {world.y.get(), world.z.get()};
     const NS::UInteger offsets[] = {16, 4};
     encoder->setBuffers(buffers, offsets, NS::Range(0, 2));
-    const auto half = NS::TransferPtr(world.device->newBuffer(sizeof(ScaleArgs), MTL::ResourceStorageModeShared));
+    const auto half =
+        NS::TransferPtr(world.device->newBuffer(sizeof(ScaleArgs), MTL::ResourceStorageModeShared));
     *static_cast<ScaleArgs *>(half->contents()) = {4, 0.5f};
     encoder->setBuffer(half.get(), 0, 2);
     encoder->useResource(half.get(), MTL::ResourceUsageRead);
@@ -320,11 +326,12 @@ TEST_CASE("recording: what was encoded, and nothing executed") {
     REQUIRE(recording.commands().size() == 3);
     const ScaleArgs args{4, 2};
     const auto *const bytes = reinterpret_cast<const std::byte *>(&args);
-    const RecordedCommand expected{RecordedCommand::Kind::dispatch_groups,
-                                   "",
-                                   {{0, "x", 8, {}}, {1, "y", 0, {}}, {2, "", 0, {bytes, bytes + sizeof args}}},
-                                   {1, 1, 1},
-                                   {4, 1, 1}};
+    const RecordedCommand expected{
+        RecordedCommand::Kind::dispatch_groups,
+        "",
+        {{0, "x", 8, {}}, {1, "y", 0, {}}, {2, "", 0, {bytes, bytes + sizeof args}}},
+        {1, 1, 1},
+        {4, 1, 1}};
     CHECK(recording.commands()[0] == expected);
     CHECK(recording.commands()[1].kind == RecordedCommand::Kind::barrier);
     CHECK(recording.commands()[2].kind == RecordedCommand::Kind::dispatch_threads);

@@ -124,7 +124,8 @@ TEST_CASE("fork: from a handler") {
     commands->addCompletedHandler(MTL::HandlerFunction([&](MTL::CommandBuffer *buffer) {
         const auto other = NS::TransferPtr(world.device->newCommandQueue());
         outcome = in_child([&] {
-            return buffer->status() == MTL::CommandBufferStatusCompleted ? scale_works(world, other.get()) : 10;
+            return buffer->status() == MTL::CommandBufferStatusCompleted ? scale_works(world, other.get())
+                                                                         : 10;
         });
     }));
     commands->commit();
@@ -154,7 +155,8 @@ TEST_CASE("exit: with work in flight") {
     World world;
     CHECK(in_child([&] {
               const Pool pool;
-              auto *const running = world.queue->commandBuffer(), *const waiting = world.queue->commandBuffer();
+              auto *const running = world.queue->commandBuffer(), *const waiting =
+                                                                      world.queue->commandBuffer();
               world.encode_block(running);
               running->commit();
               waiting->commit();

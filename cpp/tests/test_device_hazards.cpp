@@ -12,7 +12,8 @@ struct Concurrent : World {
     MTL::CommandBuffer *commands = queue->commandBuffer();
     MTL::ComputeCommandEncoder *encoder = commands->computeCommandEncoder(MTL::DispatchTypeConcurrent);
 
-    void scale_to(const BufferPtr &from, const BufferPtr &to, size_t from_offset = 0, size_t to_offset = 0) const {
+    void scale_to(const BufferPtr &from, const BufferPtr &to, size_t from_offset = 0,
+                  size_t to_offset = 0) const {
         encode_scale(encoder, from, to, 2, from_offset, to_offset);
     }
     void barrier() const { encoder->memoryBarrier(MTL::BarrierScopeBuffers); }
@@ -40,9 +41,10 @@ TEST_CASE("hazard: read after write, write after read, write after write") {
             if (kind == 2) c.scale_to(c.z, c.y);
         });
         CHECK(refused.misuse == Misuse::hazard);
-        const char *const parts[] = {"(argument x) reads buffer 'y' at offset 0, which kernel scale (argument y) writes",
-                                     "(argument y) writes buffer 'x' at offset 0, which kernel scale (argument x) reads",
-                                     "(argument y) writes buffer 'y' at offset 0, which kernel scale (argument y) writes"};
+        const char *const parts[] = {
+            "(argument x) reads buffer 'y' at offset 0, which kernel scale (argument y) writes",
+            "(argument y) writes buffer 'x' at offset 0, which kernel scale (argument x) reads",
+            "(argument y) writes buffer 'y' at offset 0, which kernel scale (argument y) writes"};
         CAPTURE(refused.message);
         CHECK(refused.message.find(parts[kind]) != std::string::npos);
         CHECK(refusal([&] { c.commands->commit(); }).misuse == Misuse::commit_after_misuse);
@@ -74,7 +76,8 @@ TEST_CASE("hazard: a barrier separates, for all buffers or for those it names") 
     c.barrier({c.z.get()});
     const BufferPtr other = c.buffer(64, "other");
     c.scale_to(c.z, other);
-    CHECK(refusal([&] { c.scale_to(c.x, c.y); }).misuse == Misuse::hazard);  // y is read before, and was not named
+    CHECK(refusal([&] { c.scale_to(c.x, c.y); }).misuse ==
+          Misuse::hazard);  // y is read before, and was not named
 }
 
 TEST_CASE("hazard: phases tell the driver what may overlap") {

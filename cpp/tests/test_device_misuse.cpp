@@ -1,4 +1,5 @@
-// Commits every misuse of metal_runtime/device/validation.h. To add one: a row in its table there, a case here.
+// Commits every misuse of metal_runtime/device/validation.h. To add one: a row in its table there, a case
+// here.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -45,8 +46,11 @@ const World &elsewhere() {
 
 const Case kOutside[] = {
     {Misuse::null_argument, "newLibrary: source is null", Commit::unconcerned,
-     [](Scene &s) { s.device->newLibrary((NS::String *)nullptr, (MTL::CompileOptions *)nullptr, (NS::Error **)nullptr); }},
-    {Misuse::null_argument, "name is null", Commit::unconcerned, [](Scene &s) { s.library->newFunction(nullptr); }},
+     [](Scene &s) {
+         s.device->newLibrary((NS::String *)nullptr, (MTL::CompileOptions *)nullptr, (NS::Error **)nullptr);
+     }},
+    {Misuse::null_argument, "name is null", Commit::unconcerned,
+     [](Scene &s) { s.library->newFunction(nullptr); }},
     {Misuse::null_argument, "the compute function is null", Commit::unconcerned,
      [](Scene &s) { s.device->newComputePipelineState((MTL::Function *)nullptr, (NS::Error **)nullptr); }},
     {Misuse::null_argument, "bytes is null", Commit::unconcerned,
@@ -56,7 +60,8 @@ const Case kOutside[] = {
          const auto function = NS::TransferPtr(elsewhere().library->newFunction(string("add")));
          s.device->newComputePipelineState(function.get(), (NS::Error **)nullptr);
      }},
-    {Misuse::buffer_length, "length 0", Commit::unconcerned, [](Scene &s) { s.device->newBuffer(0, kShared); }},
+    {Misuse::buffer_length, "length 0", Commit::unconcerned,
+     [](Scene &s) { s.device->newBuffer(0, kShared); }},
     {Misuse::buffer_storage, "storage mode 3", Commit::unconcerned,
      [](Scene &s) { s.device->newBuffer(4, MTL::ResourceOptions(3 << 4)); }},
     {Misuse::buffer_storage, "the host's bytes", Commit::unconcerned,
@@ -67,10 +72,13 @@ const Case kOutside[] = {
      [](Scene &s) { s.x->didModifyRange(NS::Range(0, 4)); }},
     {Misuse::modified_range, "8 bytes from 60 on", Commit::unconcerned,
      [](Scene &s) {
-         NS::TransferPtr(s.device->newBuffer(64, MTL::ResourceStorageModeManaged))->didModifyRange(NS::Range(60, 8));
+         NS::TransferPtr(s.device->newBuffer(64, MTL::ResourceStorageModeManaged))
+             ->didModifyRange(NS::Range(60, 8));
      }},
-    {Misuse::queue_length, "at least 1", Commit::unconcerned, [](Scene &s) { s.device->newCommandQueue(NS::UInteger(0)); }},
-    {Misuse::queue_stalled, "2 command buffers have not completed, and none of them is committed", Commit::unconcerned,
+    {Misuse::queue_length, "at least 1", Commit::unconcerned,
+     [](Scene &s) { s.device->newCommandQueue(NS::UInteger(0)); }},
+    {Misuse::queue_stalled, "2 command buffers have not completed, and none of them is committed",
+     Commit::unconcerned,
      [](Scene &s) {
          const auto queue = NS::TransferPtr(s.device->newCommandQueue(2));
          set_stall_limit(queue.get(), std::chrono::milliseconds(5));
@@ -109,8 +117,8 @@ const Case kBuffer[] = {
          s.compute()->setLabel(string("open"));
          s.commands->commit();
      }},
-    {Misuse::commit_after_misuse, "commit refused after an earlier misuse: command buffer 'scene': popDebugGroup",
-     Commit::refused,
+    {Misuse::commit_after_misuse,
+     "commit refused after an earlier misuse: command buffer 'scene': popDebugGroup", Commit::refused,
      [](Scene &s) {
          refusal([&] { s.commands->popDebugGroup(); });
          refusal([&] { s.commands->popDebugGroup(); });
@@ -121,7 +129,8 @@ const Case kBuffer[] = {
          s.commands->enqueue();
          s.commands->enqueue();
      }},
-    {Misuse::changed_after_commit, "computeCommandEncoder: the command buffer was committed", Commit::unconcerned,
+    {Misuse::changed_after_commit, "computeCommandEncoder: the command buffer was committed",
+     Commit::unconcerned,
      [](Scene &s) {
          s.commands->commit();
          s.compute();
@@ -180,7 +189,8 @@ const Case kEncoder[] = {
      [](Scene &s) { s.compute()->setBuffer(elsewhere().x.get(), 0, 0); }},
     {Misuse::slot_range, "slot 31, but the last one is 30", Commit::refused,
      [](Scene &s) { s.compute()->setBuffer(s.x.get(), 0, 31); }},
-    {Misuse::slot_range, "setBytes: slot 31", Commit::refused, [](Scene &s) { s.compute()->setBytes("abc", 4, 31); }},
+    {Misuse::slot_range, "setBytes: slot 31", Commit::refused,
+     [](Scene &s) { s.compute()->setBytes("abc", 4, 31); }},
     {Misuse::slot_range, "setBuffers: slot 31", Commit::refused,
      [](Scene &s) {
          const MTL::Buffer *const buffers[] = {s.x.get(), s.y.get()};
@@ -189,8 +199,8 @@ const Case kEncoder[] = {
      }},
     {Misuse::null_argument, "setBuffers: buffers or offsets is null", Commit::refused,
      [](Scene &s) { s.compute()->setBuffers(nullptr, nullptr, NS::Range(0, 2)); }},
-    {Misuse::offset_range, "offset 64, but it must be less than the length of buffer 'x' (64 bytes)", Commit::refused,
-     [](Scene &s) { s.compute()->setBuffer(s.x.get(), 64, 0); }},
+    {Misuse::offset_range, "offset 64, but it must be less than the length of buffer 'x' (64 bytes)",
+     Commit::refused, [](Scene &s) { s.compute()->setBuffer(s.x.get(), 64, 0); }},
     {Misuse::offset_range, "setBufferOffset: offset 68", Commit::refused,
      [](Scene &s) { s.bound()->setBufferOffset(68, 0); }},
     {Misuse::offset_unbound, "no buffer is bound to slot 3", Commit::refused,
@@ -237,8 +247,8 @@ const Case kDispatch[] = {
      [](Scene &s) { s.bound()->dispatchThreadgroups(size(1ul << 32), size(1)); }},
     {Misuse::grid_range, "4294967295 x 4294967295 x 4294967295", Commit::refused,
      [](Scene &s) { s.bound()->dispatchThreadgroups(size(UINT32_MAX, UINT32_MAX, UINT32_MAX), size(1)); }},
-    {Misuse::group_uniform, "a grid of 5 x 1 x 1 threads is no multiple of the threadgroup, 4 x 1 x 1", Commit::refused,
-     [](Scene &s) { s.bound()->dispatchThreads(size(5), size(4)); }},
+    {Misuse::group_uniform, "a grid of 5 x 1 x 1 threads is no multiple of the threadgroup, 4 x 1 x 1",
+     Commit::refused, [](Scene &s) { s.bound()->dispatchThreads(size(5), size(4)); }},
     {Misuse::group_shape, "promised multiples of 32", Commit::refused,
      [](Scene &s) {
          const auto function = NS::TransferPtr(s.library->newFunction(string("scale")));
@@ -277,15 +287,16 @@ const Case kDispatch[] = {
          encoder->setBytes("abc", 4, 1);
          encoder->dispatchThreadgroups(size(1), size(4));
      }},
-    {Misuse::binding_alignment, "argument v (slot 30): offset 8 into buffer 'x', but it must be a multiple of 16",
-     Commit::refused,
+    {Misuse::binding_alignment,
+     "argument v (slot 30): offset 8 into buffer 'x', but it must be a multiple of 16", Commit::refused,
      [](Scene &s) {
          auto *const encoder = s.compute();
          encoder->setComputePipelineState(s.pipeline("vector").get());
          encoder->setBuffer(s.x.get(), 8, 30);
          encoder->dispatchThreadgroups(size(1), size(1));
      }},
-    {Misuse::binding_length, "argument args (slot 2): 4 bytes are bound, but one element has 8", Commit::refused,
+    {Misuse::binding_length, "argument args (slot 2): 4 bytes are bound, but one element has 8",
+     Commit::refused,
      [](Scene &s) {
          auto *const encoder = s.bound();
          encoder->setBytes("abc", 4, 2);
@@ -297,8 +308,10 @@ const Case kDispatch[] = {
          encoder->setBuffer(s.buffer(6, "short").get(), 4, 0);
          encoder->dispatchThreadgroups(size(1), size(4));
      }},
-    {Misuse::hazard, "missing barrier: kernel scale (argument x) reads buffer 'y' at offset 0, which kernel scale"
-                     " (argument y) writes", Commit::refused,
+    {Misuse::hazard,
+     "missing barrier: kernel scale (argument x) reads buffer 'y' at offset 0, which kernel scale"
+     " (argument y) writes",
+     Commit::refused,
      [](Scene &s) {
          auto *const encoder = s.commands->computeCommandEncoder(MTL::DispatchTypeConcurrent);
          s.encode_scale(encoder, s.x, s.y, 1);
@@ -326,7 +339,8 @@ const Case kBlit[] = {
 const char *name_of(Misuse misuse) {
     switch (misuse) {
 #define NAME(name, what) \
-    case Misuse::name: return #name;
+    case Misuse::name:   \
+        return #name;
         QWISP_METAL_MISUSES(NAME)
 #undef NAME
     }
@@ -358,9 +372,9 @@ void commit_case(const Case &each) {
 
 TEST_CASE("misuse: every kind is refused by name") {
     std::set<Misuse> committed;
-    for (const std::span<const Case> cases : {std::span<const Case>(kOutside), std::span<const Case>(kBuffer),
-                                              std::span<const Case>(kEncoder), std::span<const Case>(kDispatch),
-                                              std::span<const Case>(kBlit)}) {
+    for (const std::span<const Case> cases :
+         {std::span<const Case>(kOutside), std::span<const Case>(kBuffer), std::span<const Case>(kEncoder),
+          std::span<const Case>(kDispatch), std::span<const Case>(kBlit)}) {
         for (const Case &each : cases) {
             commit_case(each);
             committed.insert(each.misuse);

@@ -64,7 +64,8 @@ TEST_CASE("queue: status and times on the way") {
 TEST_CASE("queue: commit order is execution order, and enqueue order goes before it") {
     World world;
     floats(world.x)[0] = 1;
-    auto *const first = scaled(world, world.x, world.y, 3), *const second = scaled(world, world.y, world.z, 5);
+    auto *const first = scaled(world, world.x, world.y, 3), *const second =
+                                                                scaled(world, world.y, world.z, 5);
     first->enqueue();
     second->commit();
     CHECK(second->status() == MTL::CommandBufferStatusCommitted);
@@ -142,7 +143,8 @@ TEST_CASE("fault: ends its own buffer with an error, later ones run") {
 TEST_CASE("lifetime: everything may be released right after commit") {
     const Pool outer;
     const auto page = size_t(sysconf(_SC_PAGESIZE));
-    auto *const bytes = static_cast<float *>(mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    auto *const bytes =
+        static_cast<float *>(mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     std::atomic<float> seen = 0;
     std::atomic<float> *const where = &seen;
     NS::SharedPtr<MTL::CommandBuffer> last;
@@ -181,8 +183,8 @@ TEST_CASE("lifetime: a buffer that unretained references need longer is an error
         commands->waitUntilCompleted();
         CHECK(bool(commands->error()) == early);
         if (early) {
-            CHECK(text(commands->error()->localizedDescription()).find("buffer 'target' (64 bytes) was released") !=
-                  std::string::npos);
+            CHECK(text(commands->error()->localizedDescription())
+                      .find("buffer 'target' (64 bytes) was released") != std::string::npos);
         }
     }
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-FILES = ("qmm8_rows.metal", "route_top8_rows.metal", "route_fused_rows.metal", "route_aux.metal")
+KERNEL_FILES = ("qmm8_rows.metal", "route_top8_rows.metal", "route_fused_rows.metal", "route_aux.metal")
 
 _INCLUDE = re.compile(r'\s*#\s*include\s*"([^"]+)"\s*')
 _PRAGMA_ONCE = re.compile(r"\s*#\s*pragma\s+once\s*")
@@ -21,7 +21,7 @@ def amalgamate(folder: Path) -> str:
     the text and its hash are the same on every machine.
     """
     done: set[str] = set()
-    return "".join(_inlined(Path(folder), name, done) for name in FILES)
+    return "".join(_inlined(Path(folder), name, done) for name in KERNEL_FILES)
 
 
 def _inlined(folder: Path, name: str, done: set[str]) -> str:

@@ -65,3 +65,20 @@ def _dispatch(
     kernel: str, constants: dict[str, int], bindings: list[Binding], groups: list[int], threads: list[int]
 ) -> RecordedCommand:
     return RecordedCommand(kernel, constants, tuple(bindings), tuple(groups), tuple(threads))
+
+
+def scratch_is_cleared(scratch: _core.RouteScratch) -> bool:
+    """Whether the fused kernels left their arrival counters and words at 0, as the next launch needs them."""
+    arrivals, words = _core.scratch_state(scratch)
+    return not any(arrivals) and not any(words)
+
+
+def load_kernel_image(path: str) -> None:
+    """Let the software device run one more shader text: a shared object that holds it, compiled as C++.
+
+    cpp/metal_runtime/drivers/cpu/image_main.cpp says how to make one. The text is chosen by QWISP_SHADER_DIR.
+
+    Raises:
+        DeviceError: the file cannot be loaded, or was built for another version of the package.
+    """
+    _core.load_kernel_image(path)

@@ -8,9 +8,11 @@ constexpr size_t kBlitMultiple = 4;  // macOS: offsets and lengths of buffer bli
 
 class BlitEncoder final : public Encoder {
   public:
-    explicit BlitEncoder(MTL::CommandBuffer *buffer) : Encoder(buffer, "blit encoder", "blitCommandEncoder") {}
+    explicit BlitEncoder(MTL::CommandBuffer *buffer)
+        : Encoder(buffer, "blit encoder", "blitCommandEncoder") {}
 
-    void copy(const MTL::Buffer *from, size_t from_offset, const MTL::Buffer *to, size_t to_offset, size_t length) {
+    void copy(const MTL::Buffer *from, size_t from_offset, const MTL::Buffer *to, size_t to_offset,
+              size_t length) {
         check_open("copyFromBuffer");
         const Allocation &source = use(from, "copyFromBuffer", "the source");
         const Allocation &target = use(to, "copyFromBuffer", "the destination");
@@ -18,8 +20,8 @@ class BlitEncoder final : public Encoder {
         check_range("copyFromBuffer", target, to_offset, length);
         if (&source == &target && from_offset < to_offset + length && to_offset < from_offset + length) {
             misuse(Misuse::blit_overlap, "copyFromBuffer: " + std::to_string(length) + " bytes from offset " +
-                                             std::to_string(from_offset) + " and " + std::to_string(to_offset) +
-                                             " on overlap in " + source.name());
+                                             std::to_string(from_offset) + " and " +
+                                             std::to_string(to_offset) + " on overlap in " + source.name());
         }
         commands_.encode(Copy{source.memory.get(), from_offset, target.memory.get(), to_offset, length});
     }
@@ -36,7 +38,8 @@ class BlitEncoder final : public Encoder {
         const Allocation &target =
             use(static_cast<const MTL::Buffer *>(resource), "synchronizeResource", "the resource");
         if (target.storage() != MTL::StorageModeManaged) {
-            misuse(Misuse::modified_range, "synchronizeResource: only for managed storage, not for " + target.name());
+            misuse(Misuse::modified_range,
+                   "synchronizeResource: only for managed storage, not for " + target.name());
         }
     }
 
@@ -61,13 +64,13 @@ const objc::PayloadClass<BlitEncoder> &blit_encoder_class() {
         objc::PayloadClass<E> made("QwispBlitCommandEncoder");
         add_encoder_methods(made);
         made.method("copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:",
-                    [](E &self, MTL::Buffer *from, NS::UInteger from_offset, MTL::Buffer *to, NS::UInteger to_offset,
+                    [](E &self, MTL::Buffer *from, NS::UInteger from_offset, MTL::Buffer *to,
+                       NS::UInteger to_offset,
                        NS::UInteger length) { self.copy(from, from_offset, to, to_offset, length); })
-            .method("fillBuffer:range:value:",
-                    [](E &self, MTL::Buffer *buffer, NS::Range range, uint8_t value) {
-                        self.fill(buffer, range, value);
-                    })
-            .method("synchronizeResource:", [](E &self, MTL::Resource *resource) { self.synchronize(resource); });
+            .method("fillBuffer:range:value:", [](E &self, MTL::Buffer *buffer, NS::Range range,
+                                                  uint8_t value) { self.fill(buffer, range, value); })
+            .method("synchronizeResource:",
+                    [](E &self, MTL::Resource *resource) { self.synchronize(resource); });
         return made.registered();
     }();
     return cls;

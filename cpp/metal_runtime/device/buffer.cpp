@@ -8,17 +8,20 @@ namespace qwisp::metal {
 namespace {
 
 void check(const char *call, size_t length, MTL::ResourceOptions options, bool from_host) {
-    if (length == 0) refuse(Misuse::buffer_length, std::string(call) + ": length 0, but a buffer holds at least 1 byte");
+    if (length == 0)
+        refuse(Misuse::buffer_length, std::string(call) + ": length 0, but a buffer holds at least 1 byte");
     const auto storage = MTL::StorageMode(options >> 4 & 0xf);
     const bool private_ = storage == MTL::StorageModePrivate;
     if (storage > MTL::StorageModePrivate || (private_ && from_host)) {
         refuse(Misuse::buffer_storage,
-               std::string(call) + ": storage mode " + std::to_string(storage) + ", but it must be shared (0)" +
+               std::string(call) + ": storage mode " + std::to_string(storage) +
+                   ", but it must be shared (0)" +
                    (from_host ? ", because the host's bytes are given" : " or private (2)"));
     }
 }
 
-MTL::Buffer *make(MTL::Device *device, std::unique_ptr<Memory> memory, size_t length, MTL::ResourceOptions options) {
+MTL::Buffer *make(MTL::Device *device, std::unique_ptr<Memory> memory, size_t length,
+                  MTL::ResourceOptions options) {
     if (!memory) return nullptr;
     auto core = objc::payload<DeviceState>(device).core;
     return buffer_class().create<MTL::Buffer>(
@@ -68,18 +71,23 @@ const objc::PayloadClass<BufferState> &buffer_class() {
         objc::PayloadClass<BufferState>("QwispBuffer")
             .method("device", [](const BufferState &self) { return self.device.get(); })
             .method("length", [](const BufferState &self) -> NS::UInteger { return self.allocation->length; })
-            .method("allocatedSize", [](const BufferState &self) -> NS::UInteger { return self.allocation->length; })
+            .method("allocatedSize",
+                    [](const BufferState &self) -> NS::UInteger { return self.allocation->length; })
             .method("contents",
                     [](const BufferState &self) -> void * {
                         const Allocation &allocation = *self.allocation;
                         const bool hidden = allocation.storage() == MTL::StorageModePrivate;
                         return hidden ? nullptr : allocation.memory->contents();
                     })
-            .method("gpuAddress",
-                    [](const BufferState &self) -> uint64_t { return self.allocation->memory->gpu_address(); })
-            .method("label", [](const BufferState &self) { return ns_string(self.allocation->memory->label.get()); })
+            .method(
+                "gpuAddress",
+                [](const BufferState &self) -> uint64_t { return self.allocation->memory->gpu_address(); })
+            .method("label",
+                    [](const BufferState &self) { return ns_string(self.allocation->memory->label.get()); })
             .method("setLabel:",
-                    [](BufferState &self, NS::String *label) { self.allocation->memory->label.set(text_of(label)); })
+                    [](BufferState &self, NS::String *label) {
+                        self.allocation->memory->label.set(text_of(label));
+                    })
             .method("resourceOptions", [](const BufferState &self) { return self.allocation->options; })
             .method("storageMode", [](const BufferState &self) { return self.allocation->storage(); })
             .method("cpuCacheMode",
@@ -92,7 +100,8 @@ const objc::PayloadClass<BufferState> &buffer_class() {
             .method("heap", [](const BufferState &) -> MTL::Heap * { return nullptr; })
             .method("setPurgeableState:",
                     [](BufferState &, MTL::PurgeableState) { return MTL::PurgeableStateNonVolatile; })
-            .method("didModifyRange:", [](const BufferState &self, NS::Range range) { check_modified(self, range); })
+            .method("didModifyRange:",
+                    [](const BufferState &self, NS::Range range) { check_modified(self, range); })
             .method("addDebugMarker:range:", [](BufferState &, NS::String *, NS::Range) {})
             .method("removeAllDebugMarkers", [](BufferState &) {})
             .registered();
@@ -102,7 +111,8 @@ const objc::PayloadClass<BufferState> &buffer_class() {
 MTL::Buffer *new_buffer(MTL::Device *device, size_t length, MTL::ResourceOptions options) {
     check("newBuffer", length, options, false);
     const bool private_ = (options >> 4 & 0xf) == MTL::StorageModePrivate;
-    return make(device, allocate(device, length, private_ ? Storage::private_ : Storage::shared), length, options);
+    return make(device, allocate(device, length, private_ ? Storage::private_ : Storage::shared), length,
+                options);
 }
 
 MTL::Buffer *new_buffer(MTL::Device *device, const void *bytes, size_t length, MTL::ResourceOptions options) {
@@ -120,14 +130,15 @@ MTL::Buffer *new_buffer(MTL::Device *device, void *bytes, size_t length, MTL::Re
     const auto page = size_t(sysconf(_SC_PAGESIZE));
     const auto address = reinterpret_cast<uintptr_t>(bytes);
     if (address % page != 0 || length % page != 0) {
-        refuse(Misuse::buffer_no_copy, "newBuffer without a copy: pointer " + std::to_string(address) + ", length " +
-                                           std::to_string(length) + ", but both must be multiples of the page size " +
+        refuse(Misuse::buffer_no_copy, "newBuffer without a copy: pointer " + std::to_string(address) +
+                                           ", length " + std::to_string(length) +
+                                           ", but both must be multiples of the page size " +
                                            std::to_string(page));
     }
     DeviceCore &core = *core_of(device);
-    MTL::Buffer *const buffer =
-        length > core.limits.max_buffer_length ? nullptr
-                                               : make(device, core.driver->wrap(bytes, length), length, options);
+    MTL::Buffer *const buffer = length > core.limits.max_buffer_length
+                                    ? nullptr
+                                    : make(device, core.driver->wrap(bytes, length), length, options);
     if (buffer) {
         Allocation &allocation = *objc::payload<BufferState>(buffer).allocation;
         allocation.deallocator = Block(deallocator);

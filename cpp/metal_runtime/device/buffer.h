@@ -21,11 +21,11 @@ struct Allocation {
     std::unique_ptr<Memory> memory;
     const size_t length;
     const MTL::ResourceOptions options;
-    Block deallocator;          // of memory that the host owns
+    Block deallocator;  // of memory that the host owns
     void *host_bytes = nullptr;
 
-    std::atomic<uint64_t> holder = 0;     // the command buffer that took a share last
-    std::atomic<bool> released = false;   // the MTL::Buffer is gone
+    std::atomic<uint64_t> holder = 0;    // the command buffer that took a share last
+    std::atomic<bool> released = false;  // the MTL::Buffer is gone
 };
 
 struct BufferState {

@@ -17,7 +17,9 @@ uint64_t next_id() {
     return ++last;
 }
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 }  // namespace
 
@@ -63,7 +65,8 @@ void CommandBufferState::end(Encoder *) { open_encoder_ = nullptr; }
 void CommandBufferState::drop(const std::string &encoder) {
     open_encoder_ = nullptr;
     if (first_misuse_.get()) return;
-    first_misuse_.set("command buffer" + quoted(label) + ": " + encoder + " was released without endEncoding");
+    first_misuse_.set("command buffer" + quoted(label) + ": " + encoder +
+                      " was released without endEncoding");
     dropped_encoder_ = true;
 }
 
@@ -180,7 +183,8 @@ std::string CommandBufferState::released_too_early() const {
     if (retains_) return {};
     for (const auto &allocation : allocations_) {
         if (allocation->released.load(std::memory_order_relaxed)) {
-            return allocation->name() + " was released before the command buffer, which does not retain it, had run";
+            return allocation->name() +
+                   " was released before the command buffer, which does not retain it, had run";
         }
     }
     return {};
@@ -221,7 +225,8 @@ void CommandBufferState::run(MTL::CommandBuffer *self) {
     finish(self, MTL::CommandBufferErrorPageFault, fault);
 }
 
-void CommandBufferState::finish(MTL::CommandBuffer *self, MTL::CommandBufferError code, const std::string &fault) {
+void CommandBufferState::finish(MTL::CommandBuffer *self, MTL::CommandBufferError code,
+                                const std::string &fault) {
     if (!fault.empty()) {
         fault_ = "command buffer" + quoted(label) + ": " + fault;
         error_code_ = code;

@@ -23,7 +23,9 @@ const objc::PayloadClass<State> &command_buffer_class() {
             .method("pushDebugGroup:", [](State &self, NS::String *) { self.push_debug_group(); })
             .method("popDebugGroup", [](State &self) { self.pop_debug_group(); })
             .method("computeCommandEncoder",
-                    [](id self) { return new_compute_encoder(buffer(self), MTL::DispatchTypeSerial)->autorelease(); })
+                    [](id self) {
+                        return new_compute_encoder(buffer(self), MTL::DispatchTypeSerial)->autorelease();
+                    })
             .method("computeCommandEncoderWithDispatchType:",
                     [](id self, MTL::DispatchType type) {
                         return new_compute_encoder(buffer(self), type)->autorelease();
@@ -31,18 +33,23 @@ const objc::PayloadClass<State> &command_buffer_class() {
             .method("computeCommandEncoderWithDescriptor:",
                     [](id self, MTL::ComputePassDescriptor *descriptor) {
                         if (!descriptor) {
-                            objc::payload<State>(self).misuse(Misuse::null_argument,
-                                                              "computeCommandEncoder: the descriptor is null");
+                            objc::payload<State>(self).misuse(
+                                Misuse::null_argument, "computeCommandEncoder: the descriptor is null");
                         }
                         return new_compute_encoder(buffer(self), descriptor->dispatchType())->autorelease();
                     })
-            .method("blitCommandEncoder", [](id self) { return new_blit_encoder(buffer(self))->autorelease(); })
-            .method("encodeSignalEvent:value:",
-                    [](State &self, MTL::Event *event, uint64_t value) { self.encode_event(event, value, true); })
+            .method("blitCommandEncoder",
+                    [](id self) { return new_blit_encoder(buffer(self))->autorelease(); })
+            .method("encodeSignalEvent:value:", [](State &self, MTL::Event *event,
+                                                   uint64_t value) { self.encode_event(event, value, true); })
             .method("encodeWaitForEvent:value:",
-                    [](State &self, MTL::Event *event, uint64_t value) { self.encode_event(event, value, false); })
-            .method("addScheduledHandler:", [](State &self, BlockPointer block) { self.add_handler(block, false); })
-            .method("addCompletedHandler:", [](State &self, BlockPointer block) { self.add_handler(block, true); })
+                    [](State &self, MTL::Event *event, uint64_t value) {
+                        self.encode_event(event, value, false);
+                    })
+            .method("addScheduledHandler:",
+                    [](State &self, BlockPointer block) { self.add_handler(block, false); })
+            .method("addCompletedHandler:",
+                    [](State &self, BlockPointer block) { self.add_handler(block, true); })
             .method("enqueue", [](State &self) { self.enqueue(); })
             .method("commit", [](id self) { objc::payload<State>(self).commit(buffer(self)); })
             .method("waitUntilScheduled", [](State &self) { self.wait(false); })

@@ -5,7 +5,7 @@
 namespace qwisp::metal {
 namespace {
 
-constexpr size_t kMaxBytes = 4096;               // Metal: setBytes
+constexpr size_t kMaxBytes = 4096;                 // Metal: setBytes
 constexpr size_t kThreadgroupMemoryMultiple = 16;  // Metal: setThreadgroupMemoryLength
 
 MTL::Size size(const Size3 &size) { return MTL::Size(size[0], size[1], size[2]); }
@@ -33,15 +33,17 @@ std::string ComputeEncoder::argument(const Argument &argument) const {
 }
 
 void ComputeEncoder::check_slot(const char *call, size_t slot) {
-    if (slot < kMaxBuffers) [[likely]] return;
-    misuse(Misuse::slot_range, std::string(call) + ": slot " + std::to_string(slot) + ", but the last one is " +
-                                   std::to_string(kMaxBuffers - 1));
+    if (slot < kMaxBuffers) [[likely]]
+        return;
+    misuse(Misuse::slot_range, std::string(call) + ": slot " + std::to_string(slot) +
+                                   ", but the last one is " + std::to_string(kMaxBuffers - 1));
 }
 
 void ComputeEncoder::check_offset(const char *call, size_t offset, const Allocation &allocation) {
-    if (offset < allocation.length) [[likely]] return;
-    misuse(Misuse::offset_range, std::string(call) + ": offset " + std::to_string(offset) + ", but it must be less than the length of " +
-                                     allocation.name());
+    if (offset < allocation.length) [[likely]]
+        return;
+    misuse(Misuse::offset_range, std::string(call) + ": offset " + std::to_string(offset) +
+                                     ", but it must be less than the length of " + allocation.name());
 }
 
 void ComputeEncoder::set_pipeline(const MTL::ComputePipelineState *pipeline) {
@@ -49,7 +51,8 @@ void ComputeEncoder::set_pipeline(const MTL::ComputePipelineState *pipeline) {
     if (!pipeline) misuse(Misuse::null_argument, "setComputePipelineState: the pipeline state is null");
     const PipelineState *const state = pipeline_class().find(pipeline);
     if (!state || state->core() != commands_.core()) {
-        misuse(Misuse::foreign_object, "setComputePipelineState: the pipeline state was not made by this device");
+        misuse(Misuse::foreign_object,
+               "setComputePipelineState: the pipeline state was not made by this device");
     }
     if (pipeline_ == state->pipeline.get()) return;
     commands_.hold(state->pipeline);
@@ -70,12 +73,14 @@ void ComputeEncoder::set_buffer(const MTL::Buffer *buffer, size_t offset, size_t
     bindings_[slot] = {allocation.memory.get(), nullptr, offset, allocation.length - offset};
 }
 
-void ComputeEncoder::set_buffers(const MTL::Buffer *const *buffers, const NS::UInteger *offsets, NS::Range slots) {
+void ComputeEncoder::set_buffers(const MTL::Buffer *const *buffers, const NS::UInteger *offsets,
+                                 NS::Range slots) {
     check_open("setBuffers");
     if (!buffers || !offsets) misuse(Misuse::null_argument, "setBuffers: buffers or offsets is null");
     if (slots.length > 0) {
         check_slot("setBuffers", slots.location);
-        check_slot("setBuffers", slots.length > kMaxBuffers ? slots.length : slots.location + slots.length - 1);
+        check_slot("setBuffers",
+                   slots.length > kMaxBuffers ? slots.length : slots.location + slots.length - 1);
     }
     for (size_t i = 0; i < slots.length; ++i) set_buffer(buffers[i], offsets[i], slots.location + i);
 }
@@ -90,7 +95,8 @@ void ComputeEncoder::set_buffer_offset(size_t offset, size_t slot) {
     const size_t length = binding.offset + binding.length;
     if (offset >= length) {
         misuse(Misuse::offset_range, "setBufferOffset: offset " + std::to_string(offset) + ", but buffer" +
-                                         quoted(binding.memory->label) + " has " + std::to_string(length) + " bytes");
+                                         quoted(binding.memory->label) + " has " + std::to_string(length) +
+                                         " bytes");
     }
     binding.offset = offset;
     binding.length = length - offset;
@@ -112,7 +118,8 @@ void ComputeEncoder::set_bytes(const void *bytes, size_t length, size_t slot) {
 
 void ComputeEncoder::set_threadgroup_memory(size_t length, size_t index) {
     check_open("setThreadgroupMemoryLength");
-    const std::string call = "setThreadgroupMemoryLength: " + std::to_string(length) + " bytes for index " + std::to_string(index);
+    const std::string call =
+        "setThreadgroupMemoryLength: " + std::to_string(length) + " bytes for index " + std::to_string(index);
     if (index >= kMaxBuffers) misuse(Misuse::threadgroup_memory, call + ", but the last index is 30");
     if (length % kThreadgroupMemoryMultiple != 0) {
         misuse(Misuse::threadgroup_memory, call + ", but the length must be a multiple of 16");
@@ -127,17 +134,23 @@ void ComputeEncoder::set_threadgroup_memory(size_t length, size_t index) {
 
 void ComputeEncoder::check_shape(const char *call, const Size3 &groups, const Size3 &threads) {
     const std::string_view what = call;
-    const auto fail = [&](Misuse kind, const std::string &text) { misuse(kind, std::string(what) + ": " + text); };
+    const auto fail = [&](Misuse kind, const std::string &text) {
+        misuse(kind, std::string(what) + ": " + text);
+    };
     if (!pipeline_) fail(Misuse::no_pipeline, "no compute pipeline state is set");
-    if (has_zero(groups)) fail(Misuse::grid_empty, kernel() + ": a grid of " + size_text(size(groups)) + " threadgroups");
-    if (has_zero(threads)) fail(Misuse::group_empty, kernel() + ": a threadgroup of " + size_text(size(threads)) + " threads");
+    if (has_zero(groups))
+        fail(Misuse::grid_empty, kernel() + ": a grid of " + size_text(size(groups)) + " threadgroups");
+    if (has_zero(threads))
+        fail(Misuse::group_empty, kernel() + ": a threadgroup of " + size_text(size(threads)) + " threads");
     const auto total = volume(threads);
     if (!total || *total > pipeline_->max_threads) {
         fail(Misuse::group_range, kernel() + ": a threadgroup of " + size_text(size(threads)) +
-                                      " threads, but it may have at most " + std::to_string(pipeline_->max_threads));
+                                      " threads, but it may have at most " +
+                                      std::to_string(pipeline_->max_threads));
     }
     for (const uint64_t side : groups) {
-        if (side > UINT32_MAX) fail(Misuse::grid_range, kernel() + ": a grid of " + size_text(size(groups)) + " threadgroups");
+        if (side > UINT32_MAX)
+            fail(Misuse::grid_range, kernel() + ": a grid of " + size_text(size(groups)) + " threadgroups");
     }
     const auto count = volume(groups);
     if (uint64_t all; !count || __builtin_mul_overflow(*count, *total, &all)) {
@@ -151,7 +164,8 @@ void ComputeEncoder::check_shape(const char *call, const Size3 &groups, const Si
     }
     if (pipeline_->whole_simdgroups && *total % width != 0) {
         fail(Misuse::group_shape, kernel() + ": a threadgroup of " + size_text(size(threads)) +
-                                      " threads, but its pipeline was promised multiples of " + std::to_string(width));
+                                      " threads, but its pipeline was promised multiples of " +
+                                      std::to_string(width));
     }
 }
 
@@ -162,12 +176,14 @@ void ComputeEncoder::check_arguments() {
             misuse(Misuse::binding_missing, argument(wanted) + ": nothing is bound to it");
         }
         if (wanted.writes && found.bytes) [[unlikely]] {
-            misuse(Misuse::binding_read_only, argument(wanted) + ": the kernel writes it, but it has data of setBytes");
+            misuse(Misuse::binding_read_only,
+                   argument(wanted) + ": the kernel writes it, but it has data of setBytes");
         }
         if (wanted.alignment > 1 && found.offset % wanted.alignment != 0) [[unlikely]] {
-            misuse(Misuse::binding_alignment,
-                   argument(wanted) + ": offset " + std::to_string(found.offset) + " into buffer" +
-                       quoted(found.memory->label) + ", but it must be a multiple of " + std::to_string(wanted.alignment));
+            misuse(Misuse::binding_alignment, argument(wanted) + ": offset " + std::to_string(found.offset) +
+                                                  " into buffer" + quoted(found.memory->label) +
+                                                  ", but it must be a multiple of " +
+                                                  std::to_string(wanted.alignment));
         }
         if (found.length < wanted.element_size) [[unlikely]] {
             misuse(Misuse::binding_length, argument(wanted) + ": " + std::to_string(found.length) +
@@ -178,13 +194,15 @@ void ComputeEncoder::check_arguments() {
     const size_t dynamic = std::accumulate(threadgroup_memory_.begin(), threadgroup_memory_.end(), size_t(0));
     const size_t most = commands_.core()->limits.max_threadgroup_memory;
     if (dynamic + pipeline_->kernel->threadgroup_memory() > most) {
-        misuse(Misuse::threadgroup_memory, kernel() + ": " + std::to_string(pipeline_->kernel->threadgroup_memory()) +
-                                               " + " + std::to_string(dynamic) +
-                                               " bytes of threadgroup memory, but the device has " + std::to_string(most));
+        misuse(Misuse::threadgroup_memory,
+               kernel() + ": " + std::to_string(pipeline_->kernel->threadgroup_memory()) + " + " +
+                   std::to_string(dynamic) + " bytes of threadgroup memory, but the device has " +
+                   std::to_string(most));
     }
 }
 
-void ComputeEncoder::dispatch(const char *call, const Size3 &groups, const Size3 &threads, const Size3 &grid) {
+void ComputeEncoder::dispatch(const char *call, const Size3 &groups, const Size3 &threads,
+                              const Size3 &grid) {
     check_shape(call, groups, threads);
     if (changed_) {
         check_arguments();
@@ -216,7 +234,8 @@ void ComputeEncoder::dispatch_threads(const Size3 &grid, const Size3 &threads) {
     }
     if (!uniform && !commands_.core()->limits.nonuniform_threadgroups) {
         misuse(Misuse::group_uniform, "dispatchThreads: a grid of " + size_text(size(grid)) +
-                                          " threads is no multiple of the threadgroup, " + size_text(size(threads)) +
+                                          " threads is no multiple of the threadgroup, " +
+                                          size_text(size(threads)) +
                                           ", and this device has no smaller threadgroups at the edges");
     }
     dispatch("dispatchThreads", groups, threads, grid);
@@ -224,7 +243,8 @@ void ComputeEncoder::dispatch_threads(const Size3 &grid, const Size3 &threads) {
 
 void ComputeEncoder::barrier(MTL::BarrierScope scope) {
     check_open("memoryBarrier");
-    constexpr NS::UInteger known = MTL::BarrierScopeBuffers | MTL::BarrierScopeTextures | MTL::BarrierScopeRenderTargets;
+    constexpr NS::UInteger known =
+        MTL::BarrierScopeBuffers | MTL::BarrierScopeTextures | MTL::BarrierScopeRenderTargets;
     if (scope == 0 || (scope & ~known) != 0) {
         misuse(Misuse::barrier_scope, "memoryBarrier: scope " + std::to_string(scope) + ", but buffers is 1");
     }
@@ -243,7 +263,8 @@ void ComputeEncoder::barrier(const MTL::Resource *const *resources, size_t count
     if (!resources || count == 0) misuse(Misuse::barrier_scope, "memoryBarrier: no resources are named");
     std::vector<const Memory *> memories;
     for (size_t i = 0; i < count; ++i) {
-        memories.push_back(use(static_cast<const MTL::Buffer *>(resources[i]), "memoryBarrier", "a resource").memory.get());
+        memories.push_back(
+            use(static_cast<const MTL::Buffer *>(resources[i]), "memoryBarrier", "a resource").memory.get());
     }
     if (!tracker_) {
         ++serial_barriers_;
@@ -256,7 +277,8 @@ void ComputeEncoder::barrier(const MTL::Resource *const *resources, size_t count
 void ComputeEncoder::use_resources(const MTL::Resource *const *resources, size_t count) {
     check_open("useResources");
     if (!resources) misuse(Misuse::null_argument, "useResources: resources is null");
-    for (size_t i = 0; i < count; ++i) use(static_cast<const MTL::Buffer *>(resources[i]), "useResource", "the resource");
+    for (size_t i = 0; i < count; ++i)
+        use(static_cast<const MTL::Buffer *>(resources[i]), "useResource", "the resource");
 }
 
 void ComputeEncoder::end_encoding() {

@@ -41,8 +41,8 @@ class ComputeEncoder final : public Encoder {
     const Pipeline *pipeline_ = nullptr;  // held by the command buffer
     std::array<Binding, kMaxBuffers> bindings_;
     std::array<size_t, kMaxBuffers> threadgroup_memory_ = {};
-    bool changed_ = true;                // since `kept_` was made
-    std::span<const Binding> kept_;      // what dispatches share while nothing changes
+    bool changed_ = true;                   // since `kept_` was made
+    std::span<const Binding> kept_;         // what dispatches share while nothing changes
     std::optional<HazardTracker> tracker_;  // concurrent only
     uint64_t serial_barriers_ = 0;
     uint32_t phase_;

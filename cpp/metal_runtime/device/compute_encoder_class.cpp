@@ -20,11 +20,11 @@ const objc::PayloadClass<ComputeEncoder> &compute_encoder_class() {
                         self.set_buffer(buffer, offset, slot);
                     })
             .method("setBuffers:offsets:withRange:",
-                    [](E &self, const MTL::Buffer *const *buffers, const NS::UInteger *offsets, NS::Range slots) {
-                        self.set_buffers(buffers, offsets, slots);
-                    })
-            .method("setBufferOffset:atIndex:",
-                    [](E &self, NS::UInteger offset, NS::UInteger slot) { self.set_buffer_offset(offset, slot); })
+                    [](E &self, const MTL::Buffer *const *buffers, const NS::UInteger *offsets,
+                       NS::Range slots) { self.set_buffers(buffers, offsets, slots); })
+            .method(
+                "setBufferOffset:atIndex:",
+                [](E &self, NS::UInteger offset, NS::UInteger slot) { self.set_buffer_offset(offset, slot); })
             .method("setBytes:length:atIndex:",
                     [](E &self, const void *bytes, NS::UInteger length, NS::UInteger slot) {
                         self.set_bytes(bytes, length, slot);
@@ -46,14 +46,11 @@ const objc::PayloadClass<ComputeEncoder> &compute_encoder_class() {
                     [](E &self, const MTL::Resource *const *resources, NS::UInteger count) {
                         self.barrier(resources, count);
                     })
-            .method("useResource:usage:",
-                    [](E &self, const MTL::Resource *resource, MTL::ResourceUsage) {
-                        self.use_resources(&resource, 1);
-                    })
+            .method("useResource:usage:", [](E &self, const MTL::Resource *resource,
+                                             MTL::ResourceUsage) { self.use_resources(&resource, 1); })
             .method("useResources:count:usage:",
-                    [](E &self, const MTL::Resource *const *resources, NS::UInteger count, MTL::ResourceUsage) {
-                        self.use_resources(resources, count);
-                    });
+                    [](E &self, const MTL::Resource *const *resources, NS::UInteger count,
+                       MTL::ResourceUsage) { self.use_resources(resources, count); });
         return made.registered();
     }();
     return cls;

@@ -1,5 +1,5 @@
-// The classes that hosts make themselves, found by their Metal names. On macOS Metal's own are used: the device
-// reads them through metal-cpp only.
+// The classes that hosts make themselves, found by their Metal names. On macOS Metal's own are used: the
+// device reads them through metal-cpp only.
 #include "metal_runtime/device/device.h"
 #include "metal_runtime/device/library.h"
 
@@ -49,7 +49,8 @@ const objc::PayloadClass<CompileOptionsState> &compile_options_class() {
     using State = CompileOptionsState;
     static const auto cls =
         objc::PayloadClass<State>("MTLCompileOptions")
-            .method("copy", [](const State &self) { return compile_options_class().create<objc_object>(self); })
+            .method("copy",
+                    [](const State &self) { return compile_options_class().create<objc_object>(self); })
             .method("preprocessorMacros", [](const State &self) { return self.macros.get(); })
             .method("setPreprocessorMacros:",
                     [](State &self, NS::Dictionary *macros) { self.macros = retained(macros); })
@@ -66,15 +67,18 @@ const objc::PayloadClass<CompileOptionsState> &compile_options_class() {
                         self.fast_math = mode == MTL::MathModeFast;
                     })
             .method("mathFloatingPointFunctions", [](const State &self) { return self.functions; })
-            .method("setMathFloatingPointFunctions:",
-                    [](State &self, MTL::MathFloatingPointFunctions functions) { self.functions = functions; })
+            .method(
+                "setMathFloatingPointFunctions:",
+                [](State &self, MTL::MathFloatingPointFunctions functions) { self.functions = functions; })
             .method("languageVersion", [](const State &self) { return self.language; })
-            .method("setLanguageVersion:", [](State &self, MTL::LanguageVersion version) { self.language = version; })
+            .method("setLanguageVersion:",
+                    [](State &self, MTL::LanguageVersion version) { self.language = version; })
             .method("optimizationLevel", [](const State &self) { return self.optimization; })
             .method("setOptimizationLevel:",
                     [](State &self, MTL::LibraryOptimizationLevel level) { self.optimization = level; })
             .method("preserveInvariance", [](const State &self) { return self.preserve_invariance; })
-            .method("setPreserveInvariance:", [](State &self, bool preserve) { self.preserve_invariance = preserve; })
+            .method("setPreserveInvariance:",
+                    [](State &self, bool preserve) { self.preserve_invariance = preserve; })
             .registered();
     return cls;
 }
@@ -83,7 +87,8 @@ const objc::PayloadClass<StoredConstants> &constant_values_class() {
     using State = StoredConstants;
     static const auto cls =
         objc::PayloadClass<State>("MTLFunctionConstantValues")
-            .method("copy", [](const State &self) { return constant_values_class().create<objc_object>(self); })
+            .method("copy",
+                    [](const State &self) { return constant_values_class().create<objc_object>(self); })
             .method("reset", [](State &self) { self = {}; })
             .method("setConstantValue:type:atIndex:",
                     [](State &self, const void *value, MTL::DataType type, NS::UInteger index) {
@@ -93,10 +98,8 @@ const objc::PayloadClass<StoredConstants> &constant_values_class() {
                     [](State &self, const void *values, MTL::DataType type, NS::Range range) {
                         self.set(values, type, range);
                     })
-            .method("setConstantValue:type:withName:",
-                    [](State &self, const void *value, MTL::DataType type, NS::String *name) {
-                        self.set(value, type, name);
-                    })
+            .method("setConstantValue:type:withName:", [](State &self, const void *value, MTL::DataType type,
+                                                          NS::String *name) { self.set(value, type, name); })
             .registered();
     return cls;
 }
@@ -105,7 +108,8 @@ const objc::PayloadClass<PipelineDescriptorState> &pipeline_descriptor_class() {
     using State = PipelineDescriptorState;
     static const auto cls =
         objc::PayloadClass<State>("MTLComputePipelineDescriptor")
-            .method("copy", [](const State &self) { return pipeline_descriptor_class().create<objc_object>(self); })
+            .method("copy",
+                    [](const State &self) { return pipeline_descriptor_class().create<objc_object>(self); })
             .method("reset", [](State &self) { self = {}; })
             .method("label", [](const State &self) { return self.label.get(); })
             .method("setLabel:", [](State &self, NS::String *label) { self.label = copied(label); })
@@ -120,7 +124,9 @@ const objc::PayloadClass<PipelineDescriptorState> &pipeline_descriptor_class() {
                         return MTL::Size(self.required[0], self.required[1], self.required[2]);
                     })
             .method("setRequiredThreadsPerThreadgroup:",
-                    [](State &self, MTL::Size size) { self.required = {size.width, size.height, size.depth}; })
+                    [](State &self, MTL::Size size) {
+                        self.required = {size.width, size.height, size.depth};
+                    })
             .method("threadGroupSizeIsMultipleOfThreadExecutionWidth",
                     [](const State &self) { return self.whole_simdgroups; })
             .method("setThreadGroupSizeIsMultipleOfThreadExecutionWidth:",
@@ -133,9 +139,11 @@ const objc::PayloadClass<QueueDescriptorState> &queue_descriptor_class() {
     using State = QueueDescriptorState;
     static const auto cls =
         objc::PayloadClass<State>("MTLCommandQueueDescriptor")
-            .method("copy", [](const State &self) { return queue_descriptor_class().create<objc_object>(self); })
+            .method("copy",
+                    [](const State &self) { return queue_descriptor_class().create<objc_object>(self); })
             .method("maxCommandBufferCount", [](const State &self) { return self.max_buffers; })
-            .method("setMaxCommandBufferCount:", [](State &self, NS::UInteger count) { self.max_buffers = count; })
+            .method("setMaxCommandBufferCount:",
+                    [](State &self, NS::UInteger count) { self.max_buffers = count; })
             .registered();
     return cls;
 }
@@ -144,8 +152,9 @@ const objc::PayloadClass<CommandBufferDescriptorState> &command_buffer_descripto
     using State = CommandBufferDescriptorState;
     static const auto cls =
         objc::PayloadClass<State>("MTLCommandBufferDescriptor")
-            .method("copy",
-                    [](const State &self) { return command_buffer_descriptor_class().create<objc_object>(self); })
+            .method(
+                "copy",
+                [](const State &self) { return command_buffer_descriptor_class().create<objc_object>(self); })
             .method("retainedReferences", [](const State &self) { return self.retained; })
             .method("setRetainedReferences:", [](State &self, bool retained) { self.retained = retained; })
             .method("errorOptions", [](const State &self) { return self.errors; })
@@ -159,13 +168,16 @@ const objc::PayloadClass<PassDescriptorState> &pass_descriptor_class() {
     using State = PassDescriptorState;
     static const auto cls =
         objc::PayloadClass<State>("MTLComputePassDescriptor")
-            .class_method("computePassDescriptor",
-                          [](Class) {
-                              return pass_descriptor_class().create<MTL::ComputePassDescriptor>()->autorelease();
-                          })
-            .method("copy", [](const State &self) { return pass_descriptor_class().create<objc_object>(self); })
+            .class_method(
+                "computePassDescriptor",
+                [](Class) {
+                    return pass_descriptor_class().create<MTL::ComputePassDescriptor>()->autorelease();
+                })
+            .method("copy",
+                    [](const State &self) { return pass_descriptor_class().create<objc_object>(self); })
             .method("dispatchType", [](const State &self) { return self.dispatch_type; })
-            .method("setDispatchType:", [](State &self, MTL::DispatchType type) { self.dispatch_type = type; })
+            .method("setDispatchType:",
+                    [](State &self, MTL::DispatchType type) { self.dispatch_type = type; })
             .registered();
     return cls;
 }

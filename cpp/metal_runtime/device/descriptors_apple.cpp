@@ -1,5 +1,5 @@
-// macOS only (not yet run there): Metal's own MTLFunctionConstantValues has no getters, so its setters are wrapped
-// to keep a copy of the values beside the object, for the software device to read.
+// macOS only (not yet run there): Metal's own MTLFunctionConstantValues has no getters, so its setters are
+// wrapped to keep a copy of the values beside the object, for the software device to read.
 #if defined(__APPLE__)
 
 #include <objc/runtime.h>

@@ -27,7 +27,8 @@ uint64_t registry_id(std::string_view name) {
 // What kernels may count on, in the words of Apple's feature tables: the compute side of these families.
 bool supports(MTL::GPUFamily family) {
     return (family >= MTL::GPUFamilyApple1 && family <= MTL::GPUFamilyApple7) ||
-           (family >= MTL::GPUFamilyCommon1 && family <= MTL::GPUFamilyCommon3) || family == MTL::GPUFamilyMetal3;
+           (family >= MTL::GPUFamilyCommon1 && family <= MTL::GPUFamilyCommon3) ||
+           family == MTL::GPUFamilyMetal3;
 }
 
 MTL::Size max_threads(const State &self) {
@@ -49,18 +50,21 @@ MTL::ComputePipelineState *with_reflection(MTL::ComputePipelineState *pipeline,
 }
 
 void add_properties(objc::PayloadClass<State> &cls) {
-    cls.method("name", [](const State &self) { return ns_string(std::string(self.core->driver->device_name())); })
+    cls.method("name",
+               [](const State &self) { return ns_string(std::string(self.core->driver->device_name())); })
         .method("registryID", [](const State &self) { return registry_id(self.core->driver->name()); })
         .method("maxThreadsPerThreadgroup", [](const State &self) { return max_threads(self); })
         .method("maxThreadgroupMemoryLength",
                 [](const State &self) -> NS::UInteger { return self.core->limits.max_threadgroup_memory; })
-        .method("maxBufferLength", [](const State &self) -> NS::UInteger { return self.core->limits.max_buffer_length; })
+        .method("maxBufferLength",
+                [](const State &self) -> NS::UInteger { return self.core->limits.max_buffer_length; })
         .method("recommendedMaxWorkingSetSize",
                 [](const State &self) -> uint64_t {
                     const Limits &limits = self.core->limits;
                     return limits.working_set ? limits.working_set : limits.max_buffer_length;
                 })
-        .method("currentAllocatedSize", [](const State &self) -> NS::UInteger { return self.core->allocated; })
+        .method("currentAllocatedSize",
+                [](const State &self) -> NS::UInteger { return self.core->allocated; })
         .method("hasUnifiedMemory", [](const State &) { return true; })
         .method("isLowPower", [](const State &) { return false; })
         .method("isHeadless", [](const State &) { return true; })
@@ -84,7 +88,8 @@ void add_factories(objc::PayloadClass<State> &cls) {
                     return new_buffer(device(self), bytes, length, options);
                 })
         .method("newBufferWithBytesNoCopy:length:options:deallocator:",
-                [](id self, void *bytes, NS::UInteger length, MTL::ResourceOptions options, BlockPointer deallocator) {
+                [](id self, void *bytes, NS::UInteger length, MTL::ResourceOptions options,
+                   BlockPointer deallocator) {
                     return new_buffer(device(self), bytes, length, options, deallocator);
                 })
         .method("newLibraryWithSource:options:error:",
@@ -104,8 +109,8 @@ void add_factories(objc::PayloadClass<State> &cls) {
                     return new_pipeline(device(self), function, {}, error);
                 })
         .method("newComputePipelineStateWithFunction:options:reflection:error:",
-                [](id self, MTL::Function *function, MTL::PipelineOption, MTL::ComputePipelineReflection **reflection,
-                   NS::Error **error) {
+                [](id self, MTL::Function *function, MTL::PipelineOption,
+                   MTL::ComputePipelineReflection **reflection, NS::Error **error) {
                     return with_reflection(new_pipeline(device(self), function, {}, error), reflection);
                 })
         .method("newComputePipelineStateWithDescriptor:options:reflection:error:",
@@ -113,8 +118,9 @@ void add_factories(objc::PayloadClass<State> &cls) {
                    MTL::ComputePipelineReflection **reflection, NS::Error **error) {
                     return with_reflection(new_pipeline(device(self), descriptor, error), reflection);
                 })
-        .method("newEvent",
-                [](id self) { return event_class().create<MTL::Event>(EventState{NS::RetainPtr(device(self))}); })
+        .method(
+            "newEvent",
+            [](id self) { return event_class().create<MTL::Event>(EventState{NS::RetainPtr(device(self))}); })
         .method("newSharedEvent", [](id self) {
             return event_class().create<MTL::SharedEvent>(EventState{NS::RetainPtr(device(self))});
         });
@@ -122,7 +128,8 @@ void add_factories(objc::PayloadClass<State> &cls) {
 
 }  // namespace
 
-DeviceCore::DeviceCore(std::shared_ptr<Driver> driver_) : driver(std::move(driver_)), limits(driver->limits()) {}
+DeviceCore::DeviceCore(std::shared_ptr<Driver> driver_)
+    : driver(std::move(driver_)), limits(driver->limits()) {}
 
 const objc::PayloadClass<DeviceState> &device_class() {
     static const auto cls = [] {

@@ -33,9 +33,12 @@ MTL::Device *new_device(std::shared_ptr<Driver> driver);
 // Null if `device` is null or no software device.
 DeviceCore *core_of(const MTL::Device *device);
 
-[[noreturn]] inline void refuse(Misuse misuse, const std::string &message) { throw ValidationError(misuse, message); }
+[[noreturn]] inline void refuse(Misuse misuse, const std::string &message) {
+    throw ValidationError(misuse, message);
+}
 
-// A thing made by a device, as the methods of its class find it in an argument: null and foreign ones are refused.
+// A thing made by a device, as the methods of its class find it in an argument: null and foreign ones are
+// refused.
 template <class T>
 T &argument(const objc::PayloadClass<T> &cls, const void *object, const DeviceCore *device, const char *call,
             const char *what) {

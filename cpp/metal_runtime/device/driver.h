@@ -30,8 +30,8 @@ struct FunctionConstant {
 struct Argument {
     std::string name;
     uint32_t index;
-    bool reads, writes;                   // hazard tracking; a constant argument only reads
-    bool is_constant;                     // constant address space: setBytes is usual, needs element_size bytes
+    bool reads, writes;  // hazard tracking; a constant argument only reads
+    bool is_constant;    // constant address space: setBytes is usual, needs element_size bytes
     size_t element_size, alignment;
     std::optional<uint32_t> required_by;  // present only if this boolean function constant is true
 };
@@ -80,13 +80,13 @@ struct Binding {
 };
 struct Dispatch {
     Kernel *kernel;
-    // Slots 0 to the last one that the kernel declares. What its arguments need is bound, aligned and long enough
-    // for one element.
+    // Slots 0 to the last one that the kernel declares. What its arguments need is bound, aligned and long
+    // enough for one element.
     std::span<const Binding> bindings;
     Size3 groups, threads;
     Size3 grid;  // threads in all; less than groups * threads only if Limits::nonuniform_threadgroups
-    // Neighbouring dispatches of one phase come from one concurrent encoder with no barrier between them: they may
-    // overlap or change places.
+    // Neighbouring dispatches of one phase come from one concurrent encoder with no barrier between them:
+    // they may overlap or change places.
     uint32_t phase = 0;
 };
 struct Copy {
@@ -100,7 +100,8 @@ struct Fill {
     size_t offset, length;
     uint8_t value;
 };
-using Command = std::variant<Dispatch, Copy, Fill>;  // in order; a driver may overlap only what it can prove independent
+using Command =
+    std::variant<Dispatch, Copy, Fill>;  // in order; a driver may overlap only what it can prove independent
 
 struct Limits {
     size_t max_threads_per_threadgroup, max_threadgroup_memory, max_buffer_length, simd_width;
@@ -108,8 +109,9 @@ struct Limits {
     size_t working_set = 0;                // bytes that may well be in use at a time; 0: max_buffer_length
 };
 
-// All calls may come from several threads at once. Queues run their command buffers on threads of their own, which
-// may still be running while the process exits: a driver must not depend on anything that exit destroys.
+// All calls may come from several threads at once. Queues run their command buffers on threads of their own,
+// which may still be running while the process exits: a driver must not depend on anything that exit
+// destroys.
 class Driver {
   public:
     virtual ~Driver() = default;
@@ -120,7 +122,8 @@ class Driver {
     virtual std::unique_ptr<Memory> allocate(size_t length, Storage storage) = 0;
     virtual std::unique_ptr<Memory> wrap(void *contents, size_t length) = 0;
     // `macros` are the preprocessor macros of MTL::CompileOptions.
-    virtual std::unique_ptr<Module> compile(std::string_view text, const std::map<std::string, std::string> &macros,
+    virtual std::unique_ptr<Module> compile(std::string_view text,
+                                            const std::map<std::string, std::string> &macros,
                                             std::string *error) = 0;
     // Runs the commands in order and returns an empty string, or the fault's message. Never throws.
     virtual std::string run(const std::vector<Command> &commands) = 0;

@@ -23,13 +23,16 @@ void Encoder::pop_debug_group() {
     --debug_groups_;
 }
 
-void Encoder::misuse(Misuse misuse, const std::string &message) { commands_.misuse(misuse, name() + ": " + message); }
+void Encoder::misuse(Misuse misuse, const std::string &message) {
+    commands_.misuse(misuse, name() + ": " + message);
+}
 
 Allocation &Encoder::use(const MTL::Buffer *buffer, const char *call, const char *what) {
     if (!buffer) misuse(Misuse::null_argument, std::string(call) + ": " + what + " is null");
     const BufferState *const state = buffer_class().find(buffer);
     if (!state || state->core() != commands_.core()) [[unlikely]] {
-        misuse(Misuse::foreign_object, std::string(call) + ": " + what + " was not made by the command buffer's device");
+        misuse(Misuse::foreign_object,
+               std::string(call) + ": " + what + " was not made by the command buffer's device");
     }
     commands_.hold(state->allocation);
     return *state->allocation;

@@ -23,7 +23,8 @@ class Encoder {
     ~Encoder();
 
     void check_open(const char *call) {
-        if (ended_) [[unlikely]] misuse(Misuse::encoder_ended, std::string(call) + ": the encoder has ended");
+        if (ended_) [[unlikely]]
+            misuse(Misuse::encoder_ended, std::string(call) + ": the encoder has ended");
     }
     void end();
     [[noreturn]] void misuse(Misuse misuse, const std::string &message);

@@ -11,19 +11,20 @@ const Access *conflict(const AccessTable::Entry &entry, const Argument &argument
     return argument.writes && entry.reader.pipeline ? &entry.reader : nullptr;
 }
 
-std::string describe(const Access &earlier, bool earlier_writes, const Pipeline &later, const Argument &argument,
-                     const Binding &binding) {
+std::string describe(const Access &earlier, bool earlier_writes, const Pipeline &later,
+                     const Argument &argument, const Binding &binding) {
     return "missing barrier: kernel " + later.name() + " (argument " + argument.name + ") " +
-           (argument.reads && earlier_writes ? "reads" : "writes") + " buffer" + quoted(binding.memory->label) +
-           " at offset " + std::to_string(binding.offset) + ", which kernel " + earlier.pipeline->name() +
-           " (argument " + earlier.argument->name + ") " + (earlier_writes ? "writes" : "reads") +
-           ", and no memoryBarrier is between them";
+           (argument.reads && earlier_writes ? "reads" : "writes") + " buffer" +
+           quoted(binding.memory->label) + " at offset " + std::to_string(binding.offset) +
+           ", which kernel " + earlier.pipeline->name() + " (argument " + earlier.argument->name + ") " +
+           (earlier_writes ? "writes" : "reads") + ", and no memoryBarrier is between them";
 }
 
 }  // namespace
 
 AccessTable::Entry &AccessTable::probe(const Memory *memory, size_t offset) {
-    const auto hash = (reinterpret_cast<uintptr_t>(memory) >> 4) * 0x9e3779b97f4a7c15u + offset * 0xc2b2ae3d27d4eb4fu;
+    const auto hash =
+        (reinterpret_cast<uintptr_t>(memory) >> 4) * 0x9e3779b97f4a7c15u + offset * 0xc2b2ae3d27d4eb4fu;
     size_t i = (hash >> 32) & (entries_.size() - 1);
     while (entries_[i].epoch == epoch_ && (entries_[i].memory != memory || entries_[i].offset != offset)) {
         i = (i + 1) & (entries_.size() - 1);
@@ -68,7 +69,8 @@ void AccessTable::move_to(AccessTable &other, const Memory *memory) {
     }
 }
 
-std::optional<std::string> HazardTracker::dispatch(const Pipeline &pipeline, std::span<const Binding> bindings) {
+std::optional<std::string> HazardTracker::dispatch(const Pipeline &pipeline,
+                                                   std::span<const Binding> bindings) {
     current_.make_room(pipeline.arguments.size());
     std::array<AccessTable::Entry *, kMaxBuffers> entries;
     for (size_t i = 0; i < pipeline.arguments.size(); ++i) {

@@ -1,10 +1,10 @@
-// Hazards in a concurrent encoder: two dispatches with no barrier between them, of which one writes what the other
-// reads or writes.
+// Hazards in a concurrent encoder: two dispatches with no barrier between them, of which one writes what the
+// other reads or writes.
 //
-// What a kernel reads and writes is known by argument, not by address. Two bindings conflict if they start at the
-// same offset of the same buffer; bindings of one buffer at different offsets count as slices of it, each ending
-// where the next begins. Dispatches that a host lets overlap on purpose work on such slices. An overlap of slices
-// is left to the driver, which sees every address.
+// What a kernel reads and writes is known by argument, not by address. Two bindings conflict if they start at
+// the same offset of the same buffer; bindings of one buffer at different offsets count as slices of it, each
+// ending where the next begins. Dispatches that a host lets overlap on purpose work on such slices. An
+// overlap of slices is left to the driver, which sees every address.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -52,7 +52,7 @@ class HazardTracker {
     // The conflict with an earlier dispatch, in words, if there is one.
     std::optional<std::string> dispatch(const Pipeline &pipeline, std::span<const Binding> bindings);
 
-    void barrier();                                          // for all buffers
+    void barrier();  // for all buffers
     void barrier(std::span<const Memory *const> memories);
     void finish() { settle_barrier(); }
 
@@ -63,8 +63,8 @@ class HazardTracker {
   private:
     void settle_barrier();
 
-    AccessTable current_;  // accesses since the last barrier
-    AccessTable before_;   // accesses that the last barrier ended
+    AccessTable current_;    // accesses since the last barrier
+    AccessTable before_;     // accesses that the last barrier ended
     bool unproven_ = false;  // the last barrier has not been needed yet
     uint64_t barriers_ = 0, superfluous_ = 0;
 };

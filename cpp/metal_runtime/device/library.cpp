@@ -8,18 +8,24 @@ namespace {
 
 const char *type_name(ConstantType type) {
     switch (type) {
-        case ConstantType::boolean: return "bool";
-        case ConstantType::uint32: return "uint";
-        case ConstantType::float32: break;
+        case ConstantType::boolean:
+            return "bool";
+        case ConstantType::uint32:
+            return "uint";
+        case ConstantType::float32:
+            break;
     }
     return "float";
 }
 
 MTL::DataType data_type(ConstantType type) {
     switch (type) {
-        case ConstantType::boolean: return MTL::DataTypeBool;
-        case ConstantType::uint32: return MTL::DataTypeUInt;
-        case ConstantType::float32: break;
+        case ConstantType::boolean:
+            return MTL::DataTypeBool;
+        case ConstantType::uint32:
+            return MTL::DataTypeUInt;
+        case ConstantType::float32:
+            break;
     }
     return MTL::DataTypeFloat;
 }
@@ -66,11 +72,12 @@ const StoredConstant *find(const StoredConstants &stored, const FunctionConstant
 }
 
 // A value for each constant of the function, or the reason why not.
-std::optional<ConstantValues> resolve(const FunctionInfo &info, const StoredConstants &stored, std::string *why) {
+std::optional<ConstantValues> resolve(const FunctionInfo &info, const StoredConstants &stored,
+                                      std::string *why) {
     ConstantValues values;
     for (const FunctionConstant &constant : info.constants) {
-        const std::string name = "function " + info.name + ": function constant " + constant.name + " (index " +
-                                 std::to_string(constant.index) + ")";
+        const std::string name = "function " + info.name + ": function constant " + constant.name +
+                                 " (index " + std::to_string(constant.index) + ")";
         const StoredConstant *const found = find(stored, constant);
         if (!found) {
             *why = name + " has no value; it needs a " + type_name(constant.type);
@@ -78,7 +85,8 @@ std::optional<ConstantValues> resolve(const FunctionInfo &info, const StoredCons
         }
         if (found->type != data_type(constant.type)) {
             *why = name + " was set with MTL::DataType " + std::to_string(found->type) + ", but it is a " +
-                   type_name(constant.type) + " (MTL::DataType " + std::to_string(data_type(constant.type)) + ")";
+                   type_name(constant.type) + " (MTL::DataType " + std::to_string(data_type(constant.type)) +
+                   ")";
             return std::nullopt;
         }
         values.emplace(constant.index, value_of(constant.type, *found));
@@ -90,8 +98,8 @@ MTL::Function *new_function(const LibraryState &self, const NS::String *name, NS
     if (!name) refuse(Misuse::null_argument, "newFunction: name is null");
     const std::string wanted = *text_of(name);
     const auto &functions = self.module->functions();
-    const auto found =
-        std::find_if(functions.begin(), functions.end(), [&](const auto &info) { return info.name == wanted; });
+    const auto found = std::find_if(functions.begin(), functions.end(),
+                                    [&](const auto &info) { return info.name == wanted; });
     if (found == functions.end()) {
         report(error, kLibraryErrorDomain, MTL::LibraryErrorFunctionNotFound,
                "the library has no function " + wanted);
@@ -167,12 +175,14 @@ const objc::PayloadClass<LibraryState> &library_class() {
         objc::PayloadClass<LibraryState>("QwispLibrary")
             .method("device", [](const LibraryState &self) { return self.device.get(); })
             .method("label", [](const LibraryState &self) { return ns_string(self.label.get()); })
-            .method("setLabel:", [](LibraryState &self, NS::String *label) { self.label.set(text_of(label)); })
+            .method("setLabel:",
+                    [](LibraryState &self, NS::String *label) { self.label.set(text_of(label)); })
             .method("type", [](const LibraryState &) { return MTL::LibraryTypeExecutable; })
             .method("installName", [](const LibraryState &) -> NS::String * { return nullptr; })
             .method("functionNames", [](const LibraryState &self) { return function_names(self); })
-            .method("newFunctionWithName:",
-                    [](const LibraryState &self, NS::String *name) { return new_function(self, name, nullptr); })
+            .method(
+                "newFunctionWithName:",
+                [](const LibraryState &self, NS::String *name) { return new_function(self, name, nullptr); })
             .method("newFunctionWithName:constantValues:error:",
                     [](const LibraryState &self, NS::String *name, MTL::FunctionConstantValues *values,
                        NS::Error **error) { return new_function(self, name, values, error); })
@@ -186,7 +196,8 @@ const objc::PayloadClass<FunctionState> &function_class() {
             .method("device", [](const FunctionState &self) { return self.device.get(); })
             .method("name", [](const FunctionState &self) { return ns_string(self.info->name); })
             .method("label", [](const FunctionState &self) { return ns_string(self.label.get()); })
-            .method("setLabel:", [](FunctionState &self, NS::String *label) { self.label.set(text_of(label)); })
+            .method("setLabel:",
+                    [](FunctionState &self, NS::String *label) { self.label.set(text_of(label)); })
             .method("functionType", [](const FunctionState &) { return MTL::FunctionTypeKernel; })
             .method("options", [](const FunctionState &) { return MTL::FunctionOptionNone; })
             .method("functionConstantsDictionary",

@@ -34,7 +34,8 @@ std::string quoted(const Label &label) {
 }
 
 std::string size_text(const MTL::Size &size) {
-    return std::to_string(size.width) + " x " + std::to_string(size.height) + " x " + std::to_string(size.depth);
+    return std::to_string(size.width) + " x " + std::to_string(size.height) + " x " +
+           std::to_string(size.depth);
 }
 
 }  // namespace qwisp::metal

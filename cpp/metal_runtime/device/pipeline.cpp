@@ -26,7 +26,8 @@ const objc::PayloadClass<BindingState> &binding_class() {
             .method("access", [](const BindingState &self) { return access_of(self.argument); })
             .method("isUsed", [](const BindingState &) { return true; })
             .method("isArgument", [](const BindingState &) { return true; })
-            .method("bufferAlignment", [](const BindingState &self) -> NS::UInteger { return self.argument.alignment; })
+            .method("bufferAlignment",
+                    [](const BindingState &self) -> NS::UInteger { return self.argument.alignment; })
             .method("bufferDataSize",
                     [](const BindingState &self) -> NS::UInteger { return self.argument.element_size; })
             .method("bufferDataType", [](const BindingState &) { return MTL::DataTypeNone; })
@@ -60,9 +61,10 @@ bool is_true(const ConstantValues &constants, uint32_t index) {
 
 std::vector<Argument> existing(const std::vector<Argument> &arguments, const ConstantValues &constants) {
     std::vector<Argument> result;
-    std::copy_if(arguments.begin(), arguments.end(), std::back_inserter(result), [&](const Argument &argument) {
-        return !argument.required_by || is_true(constants, *argument.required_by);
-    });
+    std::copy_if(arguments.begin(), arguments.end(), std::back_inserter(result),
+                 [&](const Argument &argument) {
+                     return !argument.required_by || is_true(constants, *argument.required_by);
+                 });
     return result;
 }
 
@@ -70,7 +72,8 @@ std::vector<Argument> existing(const std::vector<Argument> &arguments, const Con
 std::string beyond_limits(const Kernel &kernel, const Limits &limits, const PipelineOptions &options) {
     const size_t most = std::min(kernel.max_threads(), limits.max_threads_per_threadgroup);
     if (kernel.threadgroup_memory() > limits.max_threadgroup_memory) {
-        return "needs " + std::to_string(kernel.threadgroup_memory()) + " bytes of threadgroup memory, but the device has " +
+        return "needs " + std::to_string(kernel.threadgroup_memory()) +
+               " bytes of threadgroup memory, but the device has " +
                std::to_string(limits.max_threadgroup_memory);
     }
     if (options.max_threads > most) {
@@ -108,7 +111,8 @@ const objc::PayloadClass<PipelineState> &pipeline_class() {
 }
 
 MTL::ComputePipelineReflection *reflection_of(const PipelineState &state) {
-    auto *const made = reflection_class().create<MTL::ComputePipelineReflection>(ReflectionState{state.pipeline->arguments});
+    auto *const made =
+        reflection_class().create<MTL::ComputePipelineReflection>(ReflectionState{state.pipeline->arguments});
     return made->autorelease();
 }
 
@@ -118,7 +122,8 @@ MTL::ComputePipelineState *new_pipeline(MTL::Device *device, const MTL::Function
     const FunctionState &state =
         argument(function_class(), function, core.get(), "newComputePipelineState", "the compute function");
     const auto fail = [&](const std::string &why) -> MTL::ComputePipelineState * {
-        report(error, kLibraryErrorDomain, MTL::LibraryErrorInternal, "function " + state.info->name + ": " + why);
+        report(error, kLibraryErrorDomain, MTL::LibraryErrorInternal,
+               "function " + state.info->name + ": " + why);
         return nullptr;
     };
     const ConstantValues constants = state.constants.value_or(ConstantValues());
@@ -137,7 +142,8 @@ MTL::ComputePipelineState *new_pipeline(MTL::Device *device, const MTL::Function
     pipeline->arguments = existing(kernel->info().arguments, constants);
     pipeline->slots = 0;
     for (const Argument &argument : pipeline->arguments) {
-        if (argument.index >= kMaxBuffers) return fail("argument " + argument.name + " has a slot beyond the last");
+        if (argument.index >= kMaxBuffers)
+            return fail("argument " + argument.name + " has a slot beyond the last");
         pipeline->slots = std::max<size_t>(pipeline->slots, argument.index + 1);
     }
     pipeline->max_threads = std::min(kernel->max_threads(), core->limits.max_threads_per_threadgroup);
@@ -146,7 +152,8 @@ MTL::ComputePipelineState *new_pipeline(MTL::Device *device, const MTL::Function
     pipeline->whole_simdgroups = options.whole_simdgroups;
     pipeline->label = options.label;
     pipeline->kernel = std::move(kernel);
-    return pipeline_class().create<MTL::ComputePipelineState>(PipelineState{NS::RetainPtr(device), std::move(pipeline)});
+    return pipeline_class().create<MTL::ComputePipelineState>(
+        PipelineState{NS::RetainPtr(device), std::move(pipeline)});
 }
 
 MTL::ComputePipelineState *new_pipeline(MTL::Device *device, const MTL::ComputePipelineDescriptor *descriptor,

@@ -18,8 +18,8 @@ struct Pipeline {
     std::vector<Argument> arguments;  // those that exist with these function constants
     size_t slots;                     // one more than the last slot of an argument
     size_t max_threads;
-    Size3 required_threads;           // 0: any
-    bool whole_simdgroups;            // the descriptor promised a multiple of the execution width
+    Size3 required_threads;  // 0: any
+    bool whole_simdgroups;   // the descriptor promised a multiple of the execution width
     std::optional<std::string> label;
     std::atomic<uint64_t> holder = 0;  // the command buffer that took a share last
 

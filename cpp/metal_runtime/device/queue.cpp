@@ -35,7 +35,8 @@ MTL::CommandBuffer *new_command_buffer(MTL::CommandQueue *queue, bool retains) {
 void Queue::take_slot() {
     std::unique_lock lock(mutex_);
     while (existing_ >= limit_) {
-        const std::string full = "commandBuffer: the queue" + quoted(label) + " is full: " + std::to_string(limit_) +
+        const std::string full = "commandBuffer: the queue" + quoted(label) +
+                                 " is full: " + std::to_string(limit_) +
                                  " command buffers have not completed";
         if (on_own_thread()) refuse(Misuse::wait_in_handler, full + ", and this handler keeps them from it");
         if (committed_ > 0) {
@@ -170,14 +171,19 @@ const objc::PayloadClass<QueueState> &queue_class() {
         objc::PayloadClass<QueueState>("QwispCommandQueue")
             .method("device", [](const QueueState &self) { return self.device.get(); })
             .method("label", [](const QueueState &self) { return ns_string(self.shared->label.get()); })
-            .method("setLabel:", [](QueueState &self, NS::String *label) { self.shared->label.set(text_of(label)); })
-            .method("commandBuffer",
-                    [](id self) { return new_command_buffer(reinterpret_cast<MTL::CommandQueue *>(self), true); })
+            .method("setLabel:",
+                    [](QueueState &self, NS::String *label) { self.shared->label.set(text_of(label)); })
+            .method(
+                "commandBuffer",
+                [](id self) { return new_command_buffer(reinterpret_cast<MTL::CommandQueue *>(self), true); })
             .method("commandBufferWithUnretainedReferences",
-                    [](id self) { return new_command_buffer(reinterpret_cast<MTL::CommandQueue *>(self), false); })
+                    [](id self) {
+                        return new_command_buffer(reinterpret_cast<MTL::CommandQueue *>(self), false);
+                    })
             .method("commandBufferWithDescriptor:",
                     [](id self, MTL::CommandBufferDescriptor *descriptor) {
-                        if (!descriptor) refuse(Misuse::null_argument, "commandBuffer: the descriptor is null");
+                        if (!descriptor)
+                            refuse(Misuse::null_argument, "commandBuffer: the descriptor is null");
                         return new_command_buffer(reinterpret_cast<MTL::CommandQueue *>(self),
                                                   descriptor->retainedReferences());
                     })

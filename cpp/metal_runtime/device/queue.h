@@ -13,8 +13,8 @@ namespace qwisp::metal {
 
 class CommandBufferState;
 
-// Shared by the MTL::CommandQueue, its command buffers and the thread. The thread starts at the first commit and
-// ends with the MTL::CommandQueue; nobody joins it, so process exit never waits for it.
+// Shared by the MTL::CommandQueue, its command buffers and the thread. The thread starts at the first commit
+// and ends with the MTL::CommandQueue; nobody joins it, so process exit never waits for it.
 class Queue final : public ForkListener, public std::enable_shared_from_this<Queue> {
   public:
     // The position of a command buffer in the queue's order, from enqueue (or commit) on.

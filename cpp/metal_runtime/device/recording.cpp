@@ -20,7 +20,8 @@ struct RecordingEncoder {
         const std::string what = std::string("recording encoder: ") + call;
         if (ended) throw ValidationError(Misuse::encoder_ended, what + ": the encoder has ended");
         if (slot >= kMaxBuffers) {
-            throw ValidationError(Misuse::slot_range, what + ": slot " + std::to_string(slot) + ", but the last is 30");
+            throw ValidationError(Misuse::slot_range,
+                                  what + ": slot " + std::to_string(slot) + ", but the last is 30");
         }
     }
 
@@ -54,7 +55,8 @@ struct RecordingEncoder {
     void dispatch(Kind kind, const MTL::Size &grid, const MTL::Size &threads) {
         check("dispatch");
         if (!has_pipeline) {
-            throw ValidationError(Misuse::no_pipeline, "recording encoder: dispatch: no compute pipeline state is set");
+            throw ValidationError(Misuse::no_pipeline,
+                                  "recording encoder: dispatch: no compute pipeline state is set");
         }
         RecordedCommand command{kind, pipeline, {}, {grid.width, grid.height, grid.depth}, {}};
         command.threads = {threads.width, threads.height, threads.depth};
@@ -97,12 +99,13 @@ const objc::PayloadClass<RecordingEncoder> &recording_class() {
                     [](E &self, MTL::Buffer *buffer, NS::UInteger offset, NS::UInteger slot) {
                         self.set_buffer(buffer, offset, slot);
                     })
-            .method("setBuffers:offsets:withRange:",
-                    [](E &self, const MTL::Buffer *const *buffers, const NS::UInteger *offsets, NS::Range slots) {
-                        for (NS::UInteger i = 0; i < slots.length; ++i) {
-                            self.set_buffer(buffers[i], offsets[i], slots.location + i);
-                        }
-                    })
+            .method(
+                "setBuffers:offsets:withRange:",
+                [](E &self, const MTL::Buffer *const *buffers, const NS::UInteger *offsets, NS::Range slots) {
+                    for (NS::UInteger i = 0; i < slots.length; ++i) {
+                        self.set_buffer(buffers[i], offsets[i], slots.location + i);
+                    }
+                })
             .method("setBufferOffset:atIndex:",
                     [](E &self, NS::UInteger offset, NS::UInteger slot) { self.set_offset(offset, slot); })
             .method("setBytes:length:atIndex:",
@@ -129,7 +132,9 @@ const objc::PayloadClass<RecordingEncoder> &recording_class() {
     return cls;
 }
 
-RecordingEncoder &state(MTL::ComputeCommandEncoder *encoder) { return objc::payload<RecordingEncoder>(encoder); }
+RecordingEncoder &state(MTL::ComputeCommandEncoder *encoder) {
+    return objc::payload<RecordingEncoder>(encoder);
+}
 
 }  // namespace
 

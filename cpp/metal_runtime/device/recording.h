@@ -1,5 +1,5 @@
-// A compute encoder that executes nothing and records what was encoded: for tests of encoding code, with pipeline
-// states and buffers of any Metal device, Apple's included.
+// A compute encoder that executes nothing and records what was encoded: for tests of encoding code, with
+// pipeline states and buffers of any Metal device, Apple's included.
 #pragma once
 #include <Foundation/Foundation.hpp>
 #include <Metal/Metal.hpp>
@@ -13,7 +13,7 @@ namespace qwisp::metal {
 
 struct RecordedBinding {
     uint32_t slot;
-    std::string buffer;            // its label
+    std::string buffer;  // its label
     uint64_t offset;
     std::vector<std::byte> bytes;  // of setBytes; then there is no buffer
 

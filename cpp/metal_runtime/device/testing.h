@@ -7,8 +7,8 @@
 
 namespace qwisp::metal {
 
-// Of all encoders of the command buffer that have ended. A barrier is superfluous if, without it, no dispatch would
-// have conflicted either (hazards.h); in a serial encoder every one is.
+// Of all encoders of the command buffer that have ended. A barrier is superfluous if, without it, no dispatch
+// would have conflicted either (hazards.h); in a serial encoder every one is.
 struct BarrierCounts {
     uint64_t all, superfluous;
 };

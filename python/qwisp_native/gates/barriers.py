@@ -54,7 +54,7 @@ def enough(context: Context) -> Checks:
 
 @gate("barriers-missing")
 def missing(context: Context) -> Checks:
-    """Two routes in one concurrent encoder: a scratch each needs no barrier, a shared one without it is refused."""
+    """Two routes in one concurrent encoder: a scratch each needs no barrier, a shared one is refused."""
     device = context.device
     case = dense(context.rng("barriers-missing"), ROWS, EXPERTS, HIDDEN)
     handle = case.gate(device)

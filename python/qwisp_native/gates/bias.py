@@ -116,7 +116,7 @@ def scores(context: Context) -> Checks:
 
 @gate("gc-bias-none")
 def none(context: Context) -> Checks:
-    """Eps <= 0 is the unbiased kernel; nobody resident changes nothing; all resident keep the choice."""
+    """An eps <= 0 is the unbiased kernel; nobody resident changes nothing; all resident keep the choice."""
     case = dense(context.rng("gc-bias-none"), 3, 64, 512)
     handle = case.gate(context.device)
     plain = route(handle, case.x, 8, PAIR)

@@ -19,6 +19,8 @@ from .registry import GATES, Context, Gate
 
 @dataclass(frozen=True)
 class Failure:
+    """A check that was red."""
+
     gate: str
     check: str
     detail: str
@@ -26,6 +28,8 @@ class Failure:
 
 @dataclass
 class Report:
+    """What a run found: checks and seconds of each gate, and the failures."""
+
     device: str
     seed: int
     counts: dict[str, int] = field(default_factory=dict)
@@ -34,9 +38,11 @@ class Report:
 
     @property
     def total(self) -> int:
+        """All checks."""
         return sum(self.counts.values())
 
     def as_json(self) -> dict[str, Any]:
+        """Everything, ready for json.dumps."""
         return {
             "device": self.device,
             "seed": self.seed,
@@ -73,9 +79,9 @@ def run(
 ) -> Report:
     """Runs the gates whose names hold one of the words of `only` (all, if there are none)."""
     device = device or qn.Device()
-    chosen = [g for g in GATES.values() if not only or any(word in g.name for word in only)]
+    chosen = [g for name, g in sorted(GATES.items()) if not only or any(word in name for word in only)]
     if not chosen:
-        raise ValueError(f"only: no gate named {', '.join(only)}; there are {', '.join(GATES)}")
+        raise ValueError(f"only: no gate named {', '.join(only)}; there are {', '.join(sorted(GATES))}")
     context = Context(device, seed)
     report = Report(f"{device.kind} ({device.name})", seed)
     with _bar(progress) as bar:
@@ -93,6 +99,7 @@ def _bar(progress: bool) -> Any:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code: 0, or 1 if a check failed."""
     parser = argparse.ArgumentParser(
         prog="qwisp-native gates",
         description="Checks this device against the routing contract; needs no model.",
@@ -108,8 +115,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print the gates and stop")
     options = parser.parse_args(argv)
     if options.list:
-        for gate in GATES.values():
-            print(f"{gate.name:16} {gate.summary}")
+        for _, gate in sorted(GATES.items()):
+            print(f"{gate.name:{max(map(len, GATES))}} {gate.summary}")
         return 0
     try:
         device = qn.Device(options.device)
@@ -125,10 +132,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _print(report: Report) -> None:
     print(f"device {report.device}, seed {report.seed}")
+    width = max(map(len, report.counts))
     for name, count in report.counts.items():
         failed = sum(failure.gate == name for failure in report.failures)
         verdict = f"{failed} FAILED" if failed else "ok"
-        print(f"{name:16} {count:5} checks  {report.seconds[name]:7.2f} s  {verdict}")
+        print(f"{name:{width}} {count:5} checks  {report.seconds[name]:7.2f} s  {verdict}")
     for failure in report.failures:
         print(f"FAIL {failure.gate}: {failure.check}: {failure.detail}")
     print(f"RAWTESTS total = {report.total}")

@@ -43,6 +43,7 @@ def differences(got: Mapping[str, AnyArray], want: Mapping[str, AnyArray]) -> st
 
 
 def expect(condition: bool, text: str) -> str | None:
+    """None if the condition holds, else the text."""
     return None if condition else text
 
 

@@ -28,6 +28,7 @@ class Telemetry:
         self.want_logits = self.logits.array.copy()
 
     def place(self, layer: int, slot: int) -> qn.RouteDiag:
+        """Ask for this place."""
         return qn.RouteDiag(self.inds, self.logits, layer=layer, layers=LAYERS, slot=slot, max_rows=MAX_ROWS)
 
     def expect(self, layer: int, slot: int, routed: Arrays) -> None:
@@ -40,6 +41,7 @@ class Telemetry:
             self.want_logits[layer * EXPERTS : (layer + 1) * EXPERTS] = routed["logits"][0]
 
     def told(self) -> str | None:
+        """None, or the first difference."""
         return difference("diag inds", self.inds.array, self.want_inds) or difference(
             "diag logits", self.logits.array, self.want_logits
         )
@@ -185,7 +187,7 @@ def before_remap(context: Context) -> Checks:
                 yield f"M={rows} gate {i} {variant}", _one(context, handle, case, variant, extras)
 
 
-@gate("gc-diag-pair-only")
+@gate("gc-diag-nothing")
 def nothing_to_copy(context: Context) -> Checks:
     """M > R in a chain slot has nothing to copy: the plan says so, and both buffers stay untouched."""
     rows = MAX_ROWS + 1

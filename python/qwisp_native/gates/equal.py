@@ -6,7 +6,7 @@ import numpy as np
 
 import qwisp_native as qn
 
-from .compare import differences
+from .compare import differences, expect
 from .inputs import KINDS, dense, golden, mixed, plant
 from .registry import MAX_FUSED_TOP_K, PAIR, Checks, Context, gate
 from .routing import planted_agrees, route, variants_agree
@@ -88,3 +88,20 @@ def rows_alone(context: Context) -> Checks:
             got = route(handle, x[start:], 8, variant)
             told = differences(got, {key: value[start:] for key, value in want.items()})
             yield f"M={rows} {variant}", told
+
+
+@gate("ga-contract-compiler")
+def contract_compiler(context: Context) -> Checks:
+    """The library switch that lets the compiler contract: the fused variants still equal the pair."""
+    device = qn.Device(context.device.kind, contract="compiler")
+    other = Context(device, context.seed)
+    yield "contract", expect(device.contract == "compiler", device.contract)
+    path = golden("path_2048_256_8")
+    handle = qn.Gate(device, path["weight"], path["scales"], path["biases"])
+    yield from variants_agree(other, "path", handle, path["x"], 8)
+    case = dense(context.rng("ga-contract-compiler"), 4, 64, 1024)
+    bias = qn.RouteBias(context.rng("resident").integers(0, 2, 64).astype(np.int32), 0.25)
+    yield from variants_agree(other, "dense", case.gate(device), case.x, 6)
+    yield from variants_agree(other, "dense, bias", case.gate(device), case.x, 6, bias=bias)
+    logits = mixed(context.rng("planted"), 6, 64, 8)
+    yield from planted_agrees(other, "planted", plant(logits), 8)

@@ -24,6 +24,8 @@ FAULTS: dict[str, Fault] = {}
 
 
 def fault(section: str) -> Callable[[Fault], Fault]:
+    """Registers a kind of fault under its section and the name of the function."""
+
     def register(run: Fault) -> Fault:
         FAULTS[f"{section}-{run.__name__.replace('_', '-')}"] = run
         return run
@@ -32,6 +34,7 @@ def fault(section: str) -> Callable[[Fault], Fault]:
 
 
 def logits_of(*pairs: tuple[int, float], rest: float, experts: int = 256) -> Any:
+    """One row: (expert, logit) pairs, and `rest` everywhere else."""
     out = np.full((1, experts), rest, np.float16)
     for expert, value in pairs:
         out[0, expert] = value
@@ -49,6 +52,8 @@ def outcome(
 
 
 def section(letter: str, title: str) -> None:
+    """Registers the gate that runs all faults of a section."""
+
     def run(context: Context) -> Checks:
         for name, kind in FAULTS.items():
             if name.startswith(letter):

@@ -18,6 +18,7 @@ from .routing import Layer, encode, planted_agrees, route, scratch_rows, variant
 
 @fault("D")
 def expert_counts(context: Context) -> Checks:
+    """vLLM 51521, imp 2056: counts off the template list crashed, or experts above 256 never won."""
     for experts in (8, 24, 144, 160, 248):
         rng = context.rng("expert counts", experts)
         planted = plant(rng.normal(0, 2, (2, experts)))
@@ -35,6 +36,7 @@ def expert_counts(context: Context) -> Checks:
 
 @fault("D")
 def refused_shape_writes_nothing(context: Context) -> Checks:
+    """sglang 26303: an unsupported size returned uninitialised outputs."""
     router = qn.Router(small_gate(context), top_k=2)
     inds, scores = np.full((2, 2), 9, np.int32), np.full((2, 2), 9, np.float16)
     x = np.zeros((2, 1024), np.float16)
@@ -44,6 +46,7 @@ def refused_shape_writes_nothing(context: Context) -> Checks:
 
 @fault("D")
 def any_k(context: Context) -> Checks:
+    """candle-vllm 296: the kernel took K for 8."""
     logits = context.rng("any K").integers(-9, 9, (2, 64)) / 4
     for top_k in (1, 2, 4, 6, 7, 9, 10, 16, 31, 32, 33, 64):
         yield from planted_agrees(context, f"K={top_k}", plant(logits), top_k)
@@ -54,11 +57,13 @@ def any_k(context: Context) -> Checks:
 
 @fault("D")
 def k_equals_eight_experts(context: Context) -> Checks:
+    """vLLM 29439: too few experts for the groups put k out of range."""
     yield from outcome(context, "E=8 K=8", np.arange(8.0), range(7, -1, -1))
 
 
 @fault("D")
 def no_rows(context: Context) -> Checks:
+    """sglang 22455: M = 0 raised."""
     for variant in (PAIR, *context.variants(2)):
         router = qn.Router(small_gate(context), top_k=2, fuse=variant)
         inds, scores = router(np.zeros((0, 512), np.float16))
@@ -68,6 +73,7 @@ def no_rows(context: Context) -> Checks:
 
 @fault("D")
 def no_index_wraps(context: Context) -> Checks:
+    """vLLM 5938, mlx 4538: 32-bit indices overflowed on huge inputs."""
     for rows, hidden, experts in (
         (2**22, 512, 8),
         (2**23, 256 * 2, 256),
@@ -75,7 +81,7 @@ def no_index_wraps(context: Context) -> Checks:
         (2**62, 512, 8),
     ):
         call = lambda r=rows, h=hidden, e=experts: qn.plan(context.device, r, h, e, 2)  # noqa: E731
-        yield f"M={rows} H={hidden} E={experts}", raises(ValueError, ("rows", str(rows)), call)
+        yield f"M={rows} H={hidden} E={experts}", raises(ValueError, ("rows",), call)
 
 
 # ---- E. Buffers, dtypes, layout
@@ -83,6 +89,7 @@ def no_index_wraps(context: Context) -> Checks:
 
 @fault("E")
 def negative_ids_in_the_remap_table(context: Context) -> Checks:
+    """vLLM 20166: the -1 of an absent expert was cast to unsigned."""
     case = dense(context.rng("negative ids"), 3, 16, 512)
     handle = case.gate(context.device)
     pair = route(handle, case.x, 4, PAIR)
@@ -95,6 +102,7 @@ def negative_ids_in_the_remap_table(context: Context) -> Checks:
 
 @fault("E")
 def remap_never_reads_outside_its_table(context: Context) -> Checks:
+    """vLLM 46408: an id outside the table wrapped to the last expert."""
     case = dense(context.rng("short table"), 1, 16, 512)
     scratch = qn.RouteScratch(context.device, rows=1, experts=16, top_k=4)
     table = np.zeros(15, np.int32)
@@ -104,6 +112,7 @@ def remap_never_reads_outside_its_table(context: Context) -> Checks:
 
 @fault("E")
 def unaligned_arrays(context: Context) -> Checks:
+    """Found in a CPU prototype: numpy arrays are not aligned for vector loads."""
     case = dense(context.rng("unaligned"), 2, 16, 512)
     handle = case.gate(context.device)
     want = route(handle, case.x, 4, PAIR)
@@ -116,6 +125,7 @@ def unaligned_arrays(context: Context) -> Checks:
 
 @fault("E")
 def rows_before_columns(context: Context) -> Checks:
+    """mirage 764: weights were written [K, M] where [M, K] was read."""
     logits = np.stack([np.roll(np.arange(256.0), shift) / 8 for shift in (0, 100, 17)])
     want = {"inds": np.stack([choice_order(row.astype(np.float32), 8) for row in logits])}
     yield from planted_agrees(context, "M=3 K=8", plant(logits), 8, want)
@@ -123,6 +133,7 @@ def rows_before_columns(context: Context) -> Checks:
 
 @fault("E")
 def diag_remap_and_bias_together(context: Context) -> Checks:
+    """flashinfer 2629: one of several index maps was dropped, and consumers read another."""
     case = dense(context.rng("together"), 1, 16, 512)
     handle = case.gate(context.device)
     bias = qn.RouteBias((np.arange(16) % 2).astype(np.int32), 1.0)
@@ -143,6 +154,7 @@ def diag_remap_and_bias_together(context: Context) -> Checks:
 
 @fault("E")
 def bias_moves_the_choice_not_the_gates(context: Context) -> Checks:
+    """llama.cpp 18071: the biased tensor was taken for the one to gather from."""
     logits = logits_of((7, 1), (9, 2), rest=-np.inf)
     planted = plant(logits)
     plain = route(planted.gate(context.device), planted.x, 2, PAIR)
@@ -170,6 +182,7 @@ def bias_moves_the_choice_not_the_gates(context: Context) -> Checks:
 
 @fault("F")
 def result_does_not_depend_on_the_batch(context: Context) -> Checks:
+    """vLLM 57016, sglang 38695: results changed with the batch size."""
     case = dense(context.rng("batch"), 32, 16, 512)
     handle = case.gate(context.device)
     whole = route(handle, case.x, 4, PAIR)
@@ -180,6 +193,7 @@ def result_does_not_depend_on_the_batch(context: Context) -> Checks:
 
 @fault("F")
 def counters_reset_themselves(context: Context) -> Checks:
+    """kokkos 6430, sparkinfer 282: a counter that outlives its launch breaks the next one."""
     case = dense(context.rng("counters"), 2, 16, 512)
     handle = case.gate(context.device)
     want = route(handle, case.x, 4, PAIR)

@@ -19,18 +19,20 @@ from .routing import planted_agrees, route, variants_agree
 
 @fault("A")
 def all_logits_equal(context: Context) -> Checks:
+    """vLLM 52679, 54403: who wins a tie was left open, and CI flaked for weeks."""
     yield from outcome(context, "all 0", logits_of(rest=0), FLAT, scores=EIGHTHS)
 
 
 @fault("A")
 def two_beats_one(context: Context) -> Checks:
+    """mlx-swift-lm 469, 568: MLX keeps the higher index of a tie; ours is never to follow it."""
     want = (2, 1, 0, 128, 64, 192, 32, 160)
     yield from outcome(context, "5 at 1 and 2", logits_of((1, 5), (2, 5), rest=-1), want)
 
 
 @fault("A")
 def literal_tree_against_fast_selectors(context: Context) -> Checks:
-    """The pair runs the literal tree, the fused variants the integer keys."""
+    """ds4 832: a fast selector without a total order can be held against nothing."""
     rng = context.rng("two values")
     for seed in range(4):
         logits = rng.permutation(np.arange(256) % 2)[None]
@@ -40,19 +42,20 @@ def literal_tree_against_fast_selectors(context: Context) -> Checks:
 
 @fault("A")
 def many_launches_one_answer(context: Context) -> Checks:
-    """Short here; tests/test_slow.py runs the ten thousand."""
+    """aiter 4376: 9 of 10 runs gave other sets on ties. Ten thousand runs: tests/test_field_faults.py."""
     yield "256 experts", all_equal_launches(context, 4, rows=8, experts=256)
 
 
 @fault("A")
 def same_row_through_every_route(context: Context) -> Checks:
+    """rMLX 389: host and device path took different maxima of one row."""
     case = dense(context.rng("same row"), 1, 256, 512)
     yield from variants_agree(context, "dense", case.gate(context.device), case.x, 8)
 
 
 @fault("A")
 def global_random_state_untouched(context: Context) -> Checks:
-    """Self-checks and warm-up must not draw from the user's generators."""
+    """Rapid-MLX 2153: a probe drew from the user's generator."""
     before = np.random.get_state(legacy=False)  # noqa: NPY002
     for variant in (PAIR, *context.variants(2)):
         qn.Router(small_gate(context), top_k=2, fuse=variant)(np.zeros((1, 512), np.float16))
@@ -66,6 +69,7 @@ def global_random_state_untouched(context: Context) -> Checks:
 
 @fault("B")
 def all_nan_row(context: Context) -> Checks:
+    """vLLM 39391, 39593: padding rows of a captured graph have NaN logits."""
     nan = np.full((1, 8), np.nan)
     yield from outcome(context, "all NaN", logits_of(rest=np.nan), [0] * 8, scores=nan)
     # The same by a padding row of x that is NaN, between rows that are not.
@@ -81,6 +85,7 @@ def all_nan_row(context: Context) -> Checks:
 
 @fault("B")
 def ids_in_range(context: Context) -> Checks:
+    """sglang 30079: an all-NaN row gave an id outside the experts."""
     rng = context.rng("ids in range")
     for experts, top_k in ((8, 8), (40, 8), (160, 32), (256, 32)):
         for name, values in (("NaN", [np.nan]), ("-inf", [-np.inf]), ("both", [np.nan, -np.inf, np.inf])):
@@ -94,6 +99,7 @@ def ids_in_range(context: Context) -> Checks:
 
 @fault("B")
 def padding_slots_never_named(context: Context) -> Checks:
+    """vLLM 32058: lanes past the end offered an index of their own."""
     logits = logits_of(rest=-np.inf, experts=160)
     yield from outcome(context, "E=160, all -inf", logits, [0] * 8, scores=np.full(8, np.nan))
     logits = logits_of((159, -65504), rest=-np.inf, experts=160)
@@ -103,6 +109,7 @@ def padding_slots_never_named(context: Context) -> Checks:
 
 @fault("B")
 def only_minus_infinity_left(context: Context) -> Checks:
+    """vllm-omni 7175: once only -inf is left, the chosen are chosen again."""
     logits = logits_of((7, 1), (9, 2), rest=-np.inf)
     scores = [0.73096, 0.26904] + [0] * 6
     yield from outcome(context, "7 -> 1, 9 -> 2", logits, (9, 7, 0, 0, 0, 0, 0, 0), scores=scores)
@@ -119,6 +126,7 @@ def only_minus_infinity_left(context: Context) -> Checks:
 
 @fault("B")
 def nan_at_the_first_expert(context: Context) -> Checks:
+    """jax 21397, mlx 4274: backends place NaN differently."""
     logits = -np.arange(256.0)
     logits[0] = np.nan
     nan = np.full((1, 8), np.nan)
@@ -131,7 +139,7 @@ def nan_at_the_first_expert(context: Context) -> Checks:
 
 @fault("B")
 def sparse_nan(context: Context) -> Checks:
-    """Short here; tests/test_slow.py runs many more rows."""
+    """rMLX 389: a comparator that NaN made intransitive aborted the process."""
     rng = context.rng("sparse NaN")
     for i in range(12):
         logits = rng.normal(0, 2, (8, 256)).astype(np.float16)
@@ -142,6 +150,7 @@ def sparse_nan(context: Context) -> Checks:
 
 @fault("B")
 def finite_logits_never_give_nan(context: Context) -> Checks:
+    """flashinfer 2431: some routing modes gave NaN, at long context only."""
     rng = context.rng("exponent sweep")
     for exponent in range(-14, 16):
         logits = rng.uniform(1, 1.99, (2, 64)) * 2.0**exponent * rng.choice([-1, 1], (2, 64))
@@ -157,6 +166,7 @@ def finite_logits_never_give_nan(context: Context) -> Checks:
 
 @fault("C")
 def all_negative(context: Context) -> Checks:
+    """flashinfer 2822, vLLM 37605: accumulators that start at 0 lose when every logit is negative."""
     planted = plant(-1 - np.arange(256.0))
     want = {"inds": np.arange(8, dtype=np.int32)[None]}
     yield from planted_agrees(context, "-1 ... -256", planted, 8, want)
@@ -171,13 +181,14 @@ def all_negative(context: Context) -> Checks:
 
 @fault("C")
 def renormalisation_cannot_be_switched_off(context: Context) -> Checks:
+    """flashinfer 2889: the flag never reached the kernel."""
     call = lambda: qn.Router(small_gate(context), top_k=2, renormalize=False)  # noqa: E731
     yield "renormalize=False", raises(ValueError, ("contract always renormalises",), call)
 
 
 @fault("C")
 def dtype_of_the_caller(context: Context) -> Checks:
-    """bfloat16 bits and float32 are refused, not reinterpreted: x, scales, biases."""
+    """flashinfer 2889, sglang 8212: bf16 logits were read as f32."""
     router = qn.Router(small_gate(context), top_k=2)
     weight, scales, biases = gate_arrays(16, 512)
     for dtype in (np.float32, np.uint16):
@@ -192,11 +203,13 @@ def dtype_of_the_caller(context: Context) -> Checks:
 
 @fault("C")
 def maximum_is_subtracted(context: Context) -> Checks:
+    """tt-metal 46633: exp without the maximum, tested on [0, 1] only."""
     yield from outcome(context, "all 60000", logits_of(rest=60000), FLAT, scores=EIGHTHS)
 
 
 @fault("C")
 def no_epsilon_in_the_denominator(context: Context) -> Checks:
+    """ggml, mlx-lm: every engine guards the denominator differently; the contract does not."""
     logits = logits_of((17, 0), rest=-20)
     want = (17, 0, 128, 64, 192, 32, 160, 96)
     yield from outcome(context, "0 at 17, -20 elsewhere", logits, want, scores=[1] + [0] * 7)
@@ -212,6 +225,7 @@ def no_epsilon_in_the_denominator(context: Context) -> Checks:
 
 @fault("C")
 def minus_infinity_is_below_every_number(context: Context) -> Checks:
+    """onnxruntime-genai 2575: a value fell below a finite stand-in for minus infinity."""
     logits = np.full((1, 256), -INF)
     logits[0, [200, 201, 40]] = -LARGEST
     want = (200, 40, 201, 0, 0, 0, 0, 0)  # bit reversals 19, 20, 147
@@ -220,6 +234,7 @@ def minus_infinity_is_below_every_number(context: Context) -> Checks:
 
 @fault("C")
 def selection_sees_logits_not_gates(context: Context) -> Checks:
+    """AstrAI 57, vLLM 58076: 16 bits before the choice make ties and other experts."""
     above = float(np.nextafter(np.float16(1), np.float16(2)))
     logits = logits_of((1, 1), (128, above), rest=0)
     yield from outcome(context, "one ulp", logits, (128, 1, 0, 64, 192, 32, 160, 96))

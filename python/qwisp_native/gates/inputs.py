@@ -31,6 +31,7 @@ class Planted:
     logits: Half
 
     def gate(self, device: qn.Device) -> qn.Gate:
+        """Put the gate on a device."""
         return qn.Gate(device, self.weight, self.scales, self.biases)
 
 
@@ -193,6 +194,12 @@ def _underflow(rng: Rng, rows: int, experts: int, top_k: int) -> Half:
 @_kind
 def _all_negative(rng: Rng, rows: int, experts: int, top_k: int) -> Half:
     return _halves(-1 - rng.permuted(np.tile(np.arange(experts), (rows, 1)), axis=1))
+
+
+@_kind
+def _far_below_zero(rng: Rng, rows: int, experts: int, top_k: int) -> Half:
+    """So far down that an exponential without the maximum is 0."""
+    return _halves(rng.integers(-600, -500, (rows, experts)))
 
 
 @_kind

@@ -51,7 +51,7 @@ def biased(commands: list[RecordedCommand], experts: int, top_k: int, eps: float
             (1, *INDS),
             (2, *SCORES),
             (3, struct.pack("<IIf", experts, top_k, eps)),
-            (4, "bias.resident", 0),
+            (4, "resident", 0),
         ),
         groups=commands[1].groups,
         threads=(256, 1, 1),
@@ -161,7 +161,7 @@ def diag_places(context: Context) -> Checks:
 
 @gate("flag-on")
 def flag_on(context: Context) -> Checks:
-    """fuse=True is one dispatch where a variant exists, with the constants of the request, and then the rest."""
+    """fuse=True is one dispatch where a variant exists, with the constants of the request."""
     device = context.device
     case = dense(context.rng("flag-on"), 2, 64, 512)
     handle = case.gate(device)
@@ -185,13 +185,8 @@ def flag_on(context: Context) -> Checks:
             ["diag_copy_route", "slot_remap_rows"],
         ),
     ):
-        constants = {
-            "hidden": 512,
-            "experts": 64,
-            "top_k": 8,
-            "use_bias": use_bias,
-            "write_logits": write_logits,
-        }
+        constants = {"hidden": 512, "experts": 64, "top_k": 8}
+        constants |= {"use_bias": use_bias, "write_logits": write_logits}
         for fuse, groups in ((True, (2, 8, 1)), ("last", (2, 8, 1)), ("single", (2, 1, 1))):
             kernel = "route_fused_rows_" + ("single" if fuse == "single" else "last")
             got = record_route(handle, scratch, x, rows=2, fuse=fuse, **options)

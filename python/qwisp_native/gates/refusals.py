@@ -14,11 +14,13 @@ from .registry import PAIR, Checks, Context, gate
 
 
 def gate_arrays(experts: int, hidden: int) -> tuple[Any, Any, Any]:
+    """Weight, scales and biases of zeros."""
     pairs = np.zeros((experts, hidden // 64), np.float16)
     return np.zeros((experts, hidden), np.uint8), pairs, pairs.copy()
 
 
 def small_gate(context: Context, experts: int = 16) -> qn.Gate:
+    """A gate of zeros with H = 512."""
     return qn.Gate(context.device, *gate_arrays(experts, 512))
 
 

@@ -45,6 +45,8 @@ class Context:
 
 @dataclass(frozen=True)
 class Gate:
+    """A named generator of checks."""
+
     name: str
     summary: str
     run: Callable[[Context], Checks] = field(repr=False)

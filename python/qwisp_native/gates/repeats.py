@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 import qwisp_native as qn
+from qwisp_native.testing import scratch_is_cleared
 
-from .compare import difference, differences
+from .compare import difference, differences, expect
 from .inputs import dense, mixed, plant
 from .registry import PAIR, Checks, Context, gate
 from .routing import Layer, encode, filled, route, scratch_rows
@@ -30,6 +31,7 @@ def repeats(context: Context) -> Checks:
             options = {"return_logits": True}
             encode(device, [Layer(case.gate(device), case.x, scratch, order[i % len(order)], options)])
             told = told or differences(scratch_rows(scratch, len(case.x)), pair)
+            told = told or expect(scratch_is_cleared(scratch), f"launch {i} left its state behind")
         yield f"{' '.join(order)}: {2 * len(cases)} command buffers", told
 
 

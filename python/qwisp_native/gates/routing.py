@@ -10,7 +10,7 @@ import numpy as np
 
 import qwisp_native as qn
 
-from .compare import AnyArray, difference, differences
+from .compare import AnyArray, differences
 from .inputs import Half, Planted, choice_order
 from .registry import PAIR, Checks, Context
 
@@ -18,6 +18,7 @@ Arrays = dict[str, AnyArray]
 
 
 def route(gate: qn.Gate, x: Half, top_k: int, fuse: str, *, logits: bool = True, bias: Any = None) -> Arrays:
+    """One call of a Router, as arrays by name."""
     out = qn.Router(gate, top_k=top_k, fuse=fuse)(x, return_logits=logits, bias=bias)
     return dict(zip(("inds", "scores", "logits"), out, strict=False))
 
@@ -104,7 +105,3 @@ def filled(device: qn.Device, shape: tuple[int, ...], dtype: Any, value: Any) ->
     buffer = device.empty(shape, dtype)
     buffer.array[...] = value
     return buffer
-
-
-def untouched(what: str, buffer: qn.Buffer, value: Any) -> str | None:
-    return difference(what, buffer.array, np.full(buffer.shape, value, buffer.dtype))
