@@ -10,7 +10,7 @@ import runpy
 import sys
 from pathlib import Path
 
-SOURCE = '''// Made by cmake/embed_shaders.py.
+SOURCE = """// Made by cmake/embed_shaders.py.
 #include "route/shader_text.h"
 
 namespace qwisp {{
@@ -24,7 +24,7 @@ std::string_view shader_sha256() {{
 }}
 
 }}  // namespace qwisp
-'''
+"""
 MARK = "qwisp_text"
 
 

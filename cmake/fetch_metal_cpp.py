@@ -84,8 +84,17 @@ def from_package_index(cache: Path) -> Path:
         requirements = Path(scratch, "requirements.txt")
         requirements.write_text(WHEEL + "\n")
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-        command += [*platform.split(), "--require-hashes", "--dest", scratch, "--requirement", str(requirements)]
-        run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        command += [
+            *platform.split(),
+            "--require-hashes",
+            "--dest",
+            scratch,
+            "--requirement",
+            str(requirements),
+        ]
+        run = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
         wheels = list(Path(scratch).glob("*.whl"))
         if run.returncode or not wheels:
             lines = run.stdout.strip().splitlines() or [f"exit status {run.returncode}"]

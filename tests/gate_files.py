@@ -34,7 +34,7 @@ def gate_tensors(
         rng = np.random.default_rng(layer)
         block = f"{prefix}.layers.{layer}.mlp"
         arrays = quantize(rng.standard_normal((experts, hidden)).astype(np.float16))
-        tensors |= {f"{block}.gate.{part}": array for part, array in zip(PARTS, arrays, strict=True)}
+        tensors |= {f"{block}.gate.{part}": getattr(arrays, part) for part in PARTS}
         for name in ("switch_mlp.gate_proj", "shared_expert.gate_proj", "shared_expert_gate", "gate_up_proj"):
             tensors |= {f"{block}.{name}.{part}": np.zeros((2, 3), np.float16) for part in PARTS}
         tensors[f"{prefix}.layers.{layer}.post_attention_layernorm.weight"] = np.ones(hidden, np.float16)

@@ -124,7 +124,7 @@ def make_quantized(folder: Path, model: Any, config: dict[str, Any], dtype: Any 
 
 def route_text(checkpoint: Path, text: str = TEXT) -> list[RouterState]:
     """Run the model on a text; one state a layer."""
-    model, tokenizer = load(str(checkpoint))
+    model, tokenizer = load(str(checkpoint))[:2]
     with _experts(SwitchGLU.__call__) as calls:
         model(mx.array([tokenizer.encode(text)]))
     mx.eval(calls)  # the last layer's experts are never needed
@@ -162,11 +162,18 @@ def _experts(run: Callable[[Any, mx.array, mx.array], mx.array]) -> Iterator[lis
         SwitchGLU.__call__ = original
 
 
+def load_tensors(folder: Path) -> dict[str, mx.array]:
+    """Load every tensor of a folder with MLX."""
+    tensors = mx.load(str(folder / "model.safetensors"))
+    assert isinstance(tensors, dict)
+    return tensors
+
+
 def gate_weights(source: Path) -> dict[str, np.ndarray]:
     """Read the dense gates of a source model, rounded to float16."""
     return {
         name.removesuffix(".weight"): np.array(weight.astype(mx.float16))
-        for name, weight in mx.load(str(source / "model.safetensors")).items()
+        for name, weight in load_tensors(source).items()
         if name.endswith("mlp.gate.weight")
     }
 

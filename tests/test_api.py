@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contract import route
-from small import EXPERTS, HIDDEN, TOP_K, layer, rows, same
 
 import qwisp_native as qn
+from contract import route
+from small import EXPERTS, HIDDEN, TOP_K, layer, rows, same
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,10 @@ def test_seed_shuffles_and_changes_no_bit(device: qn.Device) -> None:
     if device.kind != "cpu":
         pytest.skip("of the software device")
     before = device.simt_seed
-    x, routers = rows(3), [qn.Router(layer().gate(device), TOP_K, fuse=each) for each in ("pair", "single", "last")]
+    x, routers = (
+        rows(3),
+        [qn.Router(layer().gate(device), TOP_K, fuse=each) for each in ("pair", "single", "last")],
+    )
     want = routers[0](x)
     try:
         for seed in (0, 1, 2**63 - 1, None):
@@ -130,7 +133,12 @@ def test_router(gate: qn.Gate, router: qn.Router) -> None:
     assert (router.top_k, router.fuse) == (TOP_K, False)
     x = rows(3)
     inds, scores = router(x)
-    assert (inds.dtype, inds.shape, scores.dtype, scores.shape) == ("int32", (3, TOP_K), "float16", (3, TOP_K))
+    assert (inds.dtype, inds.shape, scores.dtype, scores.shape) == (
+        "int32",
+        (3, TOP_K),
+        "float16",
+        (3, TOP_K),
+    )
     assert same(router(x, return_logits=True)[:2], (inds, scores))
 
 
@@ -163,7 +171,11 @@ def test_bias(device: qn.Device, router: qn.Router) -> None:
     plain = router(x)
     want = router(x, bias=qn.RouteBias(resident, 4.0))
     assert not same(want, plain)
-    for given in (resident.astype(np.int32), resident.astype(np.int32) * -5, device.buffer(resident.astype(np.int32))):
+    for given in (
+        resident.astype(np.int32),
+        resident.astype(np.int32) * -5,
+        device.buffer(resident.astype(np.int32)),
+    ):
         assert same(router(x, bias=qn.RouteBias(given, 4.0)), want)
     for eps in (0, -1.0, np.float16(-2)):
         assert same(router(x, bias=qn.RouteBias(resident, eps)), plain)
@@ -191,7 +203,9 @@ def test_encode(device: qn.Device, gate: qn.Gate, router: qn.Router, scratch: qn
         with commands.compute_encoder(concurrent=concurrent) as encoder:
             assert encoder.concurrent is concurrent
             assert commands.status == "encoding"
-            plan = qn.encode_moe_route_rows(encoder, xbuf, gate, scratch, rows=3, fuse=True, return_logits=True)
+            plan = qn.encode_moe_route_rows(
+                encoder, xbuf, gate, scratch, rows=3, fuse=True, return_logits=True
+            )
         assert plan.kernels == ("route_fused_rows_last",)
         assert commands.gpu_time is None
         commands.commit()

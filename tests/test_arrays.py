@@ -1,4 +1,4 @@
-"""Arrays in and out: numpy, the buffer protocol and DLPack; what is refused is named, and nothing is converted."""
+"""Arrays in and out: numpy, the buffer protocol and DLPack. What is refused is named, nothing converted."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small import EXPERTS, HIDDEN, TOP_K, layer, rows, same
 
 import qwisp_native as qn
+from small import EXPERTS, HIDDEN, TOP_K, layer, rows, same
 
 
 class DLPackOnly:
@@ -90,7 +90,9 @@ def test_weight_as_words_or_bytes(device: qn.Device) -> None:
     gate = qn.Gate(device, small.weight.view("<u4"), small.scales, small.biases)
     assert (gate.weight == small.weight).all()
     assert gate.weight.shape == (EXPERTS, HIDDEN)
-    raw = qn.Gate(device, memoryview(small.weight.tobytes()).cast("B", (EXPERTS, HIDDEN)), small.scales, small.biases)
+    raw = qn.Gate(
+        device, memoryview(small.weight.tobytes()).cast("B", (EXPERTS, HIDDEN)), small.scales, small.biases
+    )
     assert (raw.weight == small.weight).all()
 
 
@@ -235,11 +237,21 @@ def bad_outputs() -> dict[str, tuple[Any, bool, type[Exception], str]]:
         "order": ((scores, inds), False, TypeError, "out inds: dtype float16.*int32"),
         "rows": ((outputs(2)[0], scores), False, ValueError, r"out inds: shape \[2, 4\].*\[3, 4\]"),
         "columns": ((inds, scores[:, :3].copy()), False, ValueError, r"out scores: shape \[3, 3\]"),
-        "strided": ((np.zeros((6, TOP_K), np.int32)[::2], scores), False, ValueError, "out inds: .*C-contiguous"),
+        "strided": (
+            (np.zeros((6, TOP_K), np.int32)[::2], scores),
+            False,
+            ValueError,
+            "out inds: .*C-contiguous",
+        ),
         "read only": ((inds, read_only(scores)), False, ValueError, "out scores: read only"),
         "bytes": ((inds.tobytes(), scores), False, TypeError, "out inds: dtype uint8"),
         "overlap": ((shared_inds, shared_scores), False, ValueError, "out: inds and scores overlap"),
-        "logits overlap": ((inds, logits.reshape(-1)[:12].reshape(3, 4), logits), True, ValueError, "overlap"),
+        "logits overlap": (
+            (inds, logits.reshape(-1)[:12].reshape(3, 4), logits),
+            True,
+            ValueError,
+            "overlap",
+        ),
     }
 
 
@@ -257,10 +269,10 @@ def test_out_of_the_gate_itself(device: qn.Device) -> None:
     """The gate's own memory is read only, so that a route cannot write over its weights."""
     gate = layer().gate(device)
     assert not gate.weight.flags.writeable
-    with pytest.raises(ValueError, match="read-only|read only"):
+    with pytest.raises(ValueError, match=r"read-only|read only"):
         gate.scales[0, 0] = 1
     out = gate.scales.reshape(-1)[: 3 * TOP_K].reshape(3, TOP_K)
-    with pytest.raises(ValueError, match="out scores: read only"):
+    with pytest.raises(ValueError, match=r"out scores: read only"):
         qn.Router(gate, top_k=TOP_K)(rows(3), out=(outputs()[0], out))
 
 
@@ -344,9 +356,9 @@ def test_torch(router: qn.Router) -> None:
     torch = pytest.importorskip("torch")
     x = rows(3)
     assert same(router(torch.from_numpy(x)), router(x))
-    with pytest.raises(TypeError, match="x: dtype bfloat16.*float16"):
+    with pytest.raises(TypeError, match=r"x: dtype bfloat16.*float16"):
         router(torch.from_numpy(x).to(torch.bfloat16))
-    with pytest.raises(TypeError, match="x: dtype float32|x: dtype torch.float32"):
+    with pytest.raises(TypeError, match=r"x: dtype float32|x: dtype torch.float32"):
         router(torch.from_numpy(x).float())
     with pytest.raises(ValueError, match="C-contiguous"):
         router(torch.from_numpy(np.concatenate([x, x]))[::2])
@@ -357,7 +369,7 @@ def test_mlx(router: qn.Router) -> None:
     mx = pytest.importorskip("mlx.core")
     x = rows(3)
     assert same(router(mx.array(x)), router(x))
-    with pytest.raises(TypeError, match="x: dtype bfloat16.*float16"):
+    with pytest.raises(TypeError, match=r"x: dtype bfloat16.*float16"):
         router(mx.array(x).astype(mx.bfloat16))
-    with pytest.raises(TypeError, match="x: dtype float32.*float16"):
+    with pytest.raises(TypeError, match=r"x: dtype float32.*float16"):
         router(mx.array(x).astype(mx.float32))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors import safe_open
 
 import gate_files as gf
 from qwisp_native.checkpoint import Checkpoint, load_gates
@@ -49,7 +50,8 @@ def test_files(tmp_path: Path, shards: int, way: str) -> None:
     tensors = gf.gate_tensors()
     folder = gf.write(tmp_path, tensors, gf.CONFIG, shards)
     file = folder / ("model.safetensors" if shards == 1 else "model.safetensors.index.json")
-    assert_holds(load_gates({"folder": folder, "str": str(folder), "file": file}[way]), tensors)
+    paths: dict[str, Path | str] = {"folder": folder, "str": str(folder), "file": file}
+    assert_holds(load_gates(paths[way]), tensors)
 
 
 def test_shards_without_an_index(tmp_path: Path) -> None:
@@ -354,12 +356,29 @@ def test_nothing_there(tmp_path: Path) -> None:
 
 
 def test_expert_weights_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from qwisp_native.checkpoint import load
+    from qwisp_native.checkpoint import files
 
     read: list[str] = []
-    original = load.read_tensors
-    monkeypatch.setattr(
-        load, "read_tensors", lambda entries: (read.extend(e.name for e in entries), original(entries))[1]
-    )
+
+    class Spy:
+        """A file that notes which tensors are asked for."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            self.file = safe_open(*args, **kwargs)
+
+        def __enter__(self) -> Spy:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.file, name)
+
+        def get_tensor(self, name: str) -> Any:
+            read.append(name)
+            return self.file.get_tensor(name)
+
+    monkeypatch.setattr(files, "safe_open", Spy)
     load_gates(gf.write(tmp_path, gf.gate_tensors(), gf.CONFIG))
     assert sorted(read) == sorted(f"model.layers.{i}.mlp.gate.{part}" for i in (0, 1) for part in gf.PARTS)

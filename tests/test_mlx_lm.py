@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import qwisp_native as qn
+from qwisp_native.cli.route import VARIANTS, Variant
 from qwisp_native.quantize import quantize
 
 pytest.importorskip("mlx_lm", reason="needs mlx and mlx-lm: pip install qwisp_native[mlx]")
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 pytestmark = pytest.mark.mlx
-
-VARIANTS = ("pair", "single", "last")
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +44,13 @@ def test_gates_are_the_files_own(source: Path, folder: Path) -> None:
     assert list(checkpoint) == list(range(mc.LAYERS))
     assert (checkpoint.top_k, checkpoint.norm_topk_prob) == (mc.TOP_K, True)
     dense = mc.gate_weights(source)
-    stored: dict[str, Any] = mc.mx.load(str(folder / "model.safetensors"))
+    stored: dict[str, Any] = mc.load_tensors(folder)
     for weights in checkpoint.values():
-        for part, ours in zip(("weight", "scales", "biases"), quantize(dense[weights.name]), strict=True):
+        ours = quantize(dense[weights.name])
+        for part in ("weight", "scales", "biases"):
             loaded = getattr(weights, part)
             assert loaded.tobytes() == np.array(stored[f"{weights.name}.{part}"]).tobytes()
-            assert loaded.tobytes() == ours.tobytes()
+            assert loaded.tobytes() == getattr(ours, part).tobytes()
 
 
 def clear_rows(logits: np.ndarray, ulps: float) -> np.ndarray:
@@ -75,7 +75,7 @@ def test_expert_sets_equal_mlx_lm(
     device: qn.Device,
     folder: Path,
     states: list[mc.RouterState],
-    variant: str,
+    variant: Variant,
     record_property: Callable[[str, object], None],
 ) -> None:
     """The contract breaks ties in its own order, so rows with a tie at the boundary are left out.

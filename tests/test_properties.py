@@ -18,7 +18,7 @@ from qwisp_native.gates.registry import Context
 from qwisp_native.gates.routing import Layer, encode, route, scratch_rows
 
 BOUNDED = settings(
-    max_examples=40,
+    max_examples=120,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

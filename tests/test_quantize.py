@@ -80,7 +80,7 @@ def test_equals_mlx_on_any_group(values: list[int]) -> None:
 @pytest.mark.mlx
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_wider_floats_are_rounded_first(dtype: type) -> None:
-    dense = np.random.default_rng(3).standard_normal(SHAPE).astype(dtype)
+    dense: np.ndarray = np.random.default_rng(3).standard_normal(SHAPE).astype(dtype)
     assert_same_bytes(quantize(dense), mlx_quantize(dense.astype(np.float16)))
 
 

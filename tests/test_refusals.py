@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small import EXPERTS, HIDDEN, TOP_K, layer, rows
 
 import qwisp_native as qn
+from small import EXPERTS, HIDDEN, TOP_K, layer, rows
 
 HUGE = 10**30
 Case = tuple[Callable[[], object], type[Exception], str]
@@ -22,7 +22,8 @@ def refused(case: str, call: Callable[[], object], error: type[Exception], text:
     try:
         call()
     except error as caught:
-        assert re.search(text, str(caught)), f"{case}: {caught}"
+        if not re.search(text, str(caught)):
+            pytest.fail(f"{case}: {caught}")
     else:
         pytest.fail(f"{case}: not refused")
 
@@ -48,7 +49,11 @@ def bad_encodes(device: qn.Device) -> dict[str, tuple[dict[str, Any], type[Excep
         "scratch": ({"scratch": None}, TypeError, "scratch: None.*RouteScratch"),
         "scratch rows": ({"scratch": qn.RouteScratch(device, 2, EXPERTS, 4)}, ValueError, "rows: 3"),
         "scratch experts": ({"scratch": qn.RouteScratch(device, 3, 8, 4)}, ValueError, "experts"),
-        "scratch device": ({"scratch": qn.RouteScratch(other, 3, EXPERTS, 4)}, ValueError, "scratch: on another"),
+        "scratch device": (
+            {"scratch": qn.RouteScratch(other, 3, EXPERTS, 4)},
+            ValueError,
+            "scratch: on another",
+        ),
         "rows": ({"rows": "3"}, TypeError, "rows: a str.*int"),
         "rows huge": ({"rows": HUGE}, ValueError, "rows: 1000.*64 bits"),
         "rows bool": ({"rows": True}, TypeError, "rows: a bool"),
@@ -57,9 +62,17 @@ def bad_encodes(device: qn.Device) -> dict[str, tuple[dict[str, Any], type[Excep
         "fuse int": ({"fuse": 1}, TypeError, "fuse: an int"),
         "bias": ({"bias": (1, 2)}, TypeError, "bias: a tuple.*RouteBias"),
         "bias length": ({"bias": qn.RouteBias(np.zeros(8, "i4"), 1)}, ValueError, "bias.resident: 8 .*16"),
-        "bias device": ({"bias": qn.RouteBias(other.empty(16, "i4"), 1)}, ValueError, "bias.resident: on another"),
+        "bias device": (
+            {"bias": qn.RouteBias(other.empty(16, "i4"), 1)},
+            ValueError,
+            "bias.resident: on another",
+        ),
         "diag": ({"diag": {}}, TypeError, "diag: a dict.*RouteDiag"),
-        "diag small": ({"diag": qn.RouteDiag(ids, halves, layer=9, layers=10, max_rows=9)}, ValueError, "diag"),
+        "diag small": (
+            {"diag": qn.RouteDiag(ids, halves, layer=9, layers=10, max_rows=9)},
+            ValueError,
+            "diag",
+        ),
         "diag device": (
             {"diag": qn.RouteDiag(other.empty(8, "i4"), other.empty(16, "f2"), **place)},
             ValueError,
@@ -101,8 +114,16 @@ def bad_calls(device: qn.Device) -> dict[str, Case]:
         "gate flat": (lambda: qn.Gate(device, words[0], f2, f2), ValueError, r"weight: shape \[128\]"),
         "gate empty": (lambda: qn.Gate(device, words[:0], f2[:0], f2[:0]), ValueError, "experts"),
         "gate no columns": (lambda: qn.Gate(device, words[:, :0].copy(), f2, f2), ValueError, "hidden"),
-        "gate scales": (lambda: qn.Gate(device, words, f2[:8], f2), ValueError, r"scales: shape \[8, 8\].*\[16, 8\]"),
-        "gate swapped": (lambda: qn.Gate(device, words.astype(">u4"), f2, f2), TypeError, "weight: dtype >u4"),
+        "gate scales": (
+            lambda: qn.Gate(device, words, f2[:8], f2),
+            ValueError,
+            r"scales: shape \[8, 8\].*\[16, 8\]",
+        ),
+        "gate swapped": (
+            lambda: qn.Gate(device, words.astype(">u4"), f2, f2),
+            TypeError,
+            "weight: dtype >u4",
+        ),
         "scratch device": (lambda: qn.RouteScratch(gate, 1, 8, 2), TypeError, "device: .*Gate"),
         "scratch rows": (lambda: qn.RouteScratch(device, -1, 8, 2), ValueError, "rows.*-1"),
         "scratch huge": (lambda: qn.RouteScratch(device, HUGE, 8, 2), ValueError, "rows: 1000"),
@@ -110,15 +131,31 @@ def bad_calls(device: qn.Device) -> dict[str, Case]:
         "bias resident": (lambda: qn.RouteBias(None, 1), TypeError, "resident: None"),
         "bias dtype": (lambda: qn.RouteBias(np.zeros(8, np.int64), 1), TypeError, "resident: dtype int64"),
         "bias buffer": (lambda: qn.RouteBias(halves, 1), TypeError, "resident: dtype float16.*int32"),
-        "bias shape": (lambda: qn.RouteBias(np.zeros((2, 8), "i4"), 1), ValueError, r"resident: shape \[2, 8\]"),
+        "bias shape": (
+            lambda: qn.RouteBias(np.zeros((2, 8), "i4"), 1),
+            ValueError,
+            r"resident: shape \[2, 8\]",
+        ),
         "eps none": (lambda: qn.RouteBias(np.zeros(8, "i4"), None), TypeError, "eps: None"),
         "eps str": (lambda: qn.RouteBias(np.zeros(8, "i4"), "1"), TypeError, "eps: a str"),
         "eps nan": (lambda: qn.RouteBias(np.zeros(8, "i4"), float("nan")), ValueError, "eps: nan.*finite"),
         "eps inf": (lambda: qn.RouteBias(np.zeros(8, "i4"), 1e39), ValueError, "eps: 1e.39.*finite"),
         "eps huge": (lambda: qn.RouteBias(np.zeros(8, "i4"), 10**400), ValueError, "eps: .*float32"),
-        "diag inds": (lambda: qn.RouteDiag(halves, halves, layer=0, layers=1, max_rows=1), TypeError, "inds: dtype"),
-        "diag none": (lambda: qn.RouteDiag(ids, None, layer=0, layers=1, max_rows=1), TypeError, "logits: None"),
-        "diag rows": (lambda: qn.RouteDiag(ids, halves, layer=0, layers=1, max_rows=None), TypeError, "max_rows"),
+        "diag inds": (
+            lambda: qn.RouteDiag(halves, halves, layer=0, layers=1, max_rows=1),
+            TypeError,
+            "inds: dtype",
+        ),
+        "diag none": (
+            lambda: qn.RouteDiag(ids, None, layer=0, layers=1, max_rows=1),
+            TypeError,
+            "logits: None",
+        ),
+        "diag rows": (
+            lambda: qn.RouteDiag(ids, halves, layer=0, layers=1, max_rows=None),
+            TypeError,
+            "max_rows",
+        ),
         "router gate": (lambda: qn.Router(small), TypeError, "gate: .*Layer"),
         "router top_k": (lambda: qn.Router(gate, 17), ValueError, "top_k.*17.*16"),
         "router none": (lambda: qn.Router(gate, None), TypeError, "top_k: None"),
@@ -126,7 +163,11 @@ def bad_calls(device: qn.Device) -> dict[str, Case]:
         "renormalize": (lambda: qn.Router(gate, 4, renormalize=False), ValueError, "always renormalises"),
         "renormalize none": (lambda: qn.Router(gate, 4, renormalize=None), TypeError, "renormalize: None"),
         "call bias": (lambda: router(rows(1), bias=3), TypeError, "bias: an int"),
-        "call length": (lambda: router(rows(1), bias=qn.RouteBias(np.zeros(8, "i4"), 1)), ValueError, "resident: 8"),
+        "call length": (
+            lambda: router(rows(1), bias=qn.RouteBias(np.zeros(8, "i4"), 1)),
+            ValueError,
+            "resident: 8",
+        ),
         "call logits": (lambda: router(rows(1), return_logits=1), TypeError, "return_logits: an int"),
         "call extra": (lambda: router(rows(1), 3), TypeError, "incompatible function arguments"),
         "plan rows": (lambda: router.plan(-1), ValueError, "rows.*-1"),
@@ -147,8 +188,8 @@ def test_refused(device: qn.Device) -> None:
 
 
 CLASSES = [
-    qn.Buffer, qn.CommandBuffer, qn.ComputeEncoder, qn.Device, qn.Gate, qn.RouteBias, qn.RouteDiag, qn.RoutePlan,
-    qn.RouteScratch, qn.Router,
+    qn.Buffer, qn.CommandBuffer, qn.ComputeEncoder, qn.Device, qn.Gate,
+    qn.RouteBias, qn.RouteDiag, qn.RoutePlan, qn.RouteScratch, qn.Router,
 ]  # fmt: skip
 
 

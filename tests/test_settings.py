@@ -136,7 +136,9 @@ def test_seed_from_the_environment() -> None:
 
 
 def test_contract_from_the_environment() -> None:
-    done = in_process("import qwisp_native as qn; print(qn.Device('cpu').contract)", QWISP_CONTRACT="compiler")
+    done = in_process(
+        "import qwisp_native as qn; print(qn.Device('cpu').contract)", QWISP_CONTRACT="compiler"
+    )
     assert done.stdout == "compiler\n", done.stderr
 
 

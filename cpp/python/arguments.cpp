@@ -30,6 +30,10 @@ void wrong_type(const char *name, py::handle found, const char *wanted) {
 
 void wrong_value(const std::string &message) { throw py::value_error(message); }
 
+void never_initialised(py::handle object) {
+    throw py::type_error(type_shown(object) + ", but it was never initialised");
+}
+
 int64_t integer(const char *name, const Arg<int64_t> &argument) {
     const py::object &value = argument.value;
     if (PyBool_Check(value.ptr()) || !PyIndex_Check(value.ptr())) wrong_type(name, value, "an int");

@@ -2,6 +2,7 @@
 #pragma once
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <pybind11/typing.h>
 
 #include <cstdint>
 #include <memory>
@@ -43,37 +44,37 @@ std::string type_shown(py::handle value);  // "a list", "None"
 
 [[noreturn]] void wrong_type(const char *name, py::handle found, const char *wanted);
 [[noreturn]] void wrong_value(const std::string &message);
+[[noreturn]] void never_initialised(py::handle object);
 
 int64_t integer(const char *name, const Arg<int64_t> &argument);
 bool flag(const char *name, const Arg<bool> &argument);
 float float32(const char *name, const Arg<double> &argument);
 std::string text(const char *name, const Arg<std::string> &argument);
 
-// self of a bound class T, held; a T whose __init__ has not run is refused.
+// self of a bound class T; a T whose __init__ has not run is refused.
 template <typename T>
 struct Self {
-    py::object object;
+    py::handle object;
     std::shared_ptr<T> held;
     T *operator->() const { return held.get(); }
     T &operator*() const { return *held; }
 };
 
+// Null if `object` is no T; TypeError for a T whose __init__ has not run.
 template <typename T>
 std::shared_ptr<T> held(py::handle object) {
+    py::detail::make_caster<std::shared_ptr<T>> caster;
     try {
-        return py::cast<std::shared_ptr<T>>(object);
+        return caster.load(object, false) ? std::shared_ptr<T>(caster) : nullptr;
     } catch (const py::cast_error &) {
-        throw py::type_error(std::string(py::str(py::type::of(object).attr("__name__"))) +
-                             ": the object was never initialised");
+        never_initialised(object);
     }
 }
 
 template <typename T>
 std::shared_ptr<T> instance(const char *name, const Arg<T> &argument) {
-    if (!py::isinstance<T>(argument.value)) {
-        wrong_type(name, argument.value, std::string(py::str(py::type::of<T>().attr("__name__"))).c_str());
-    }
-    return held<T>(argument.value);
+    if (auto found = held<T>(argument.value)) return found;
+    wrong_type(name, argument.value, py::cast<std::string>(py::type::of<T>().attr("__name__")).c_str());
 }
 
 // None gives null.
@@ -100,10 +101,9 @@ template <typename T>
 struct type_caster<qwisp::python::Self<T>> {
     PYBIND11_TYPE_CASTER(qwisp::python::Self<T>, make_caster<T>::name);
     bool load(handle source, bool) {
-        if (!isinstance<T>(source)) return false;
-        value.object = reinterpret_borrow<object>(source);
         value.held = qwisp::python::held<T>(source);
-        return true;
+        value.object = source;
+        return bool(value.held);
     }
 };
 

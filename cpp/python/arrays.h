@@ -45,11 +45,11 @@ size_t byte_count(Element element, const Shape &shape);  // ValueError if a dime
 
 // Anything with memory that numpy can look at without a copy; see arrays.py.
 struct ArrayInput {};
-// A numpy array, in signatures only.
-template <Element>
-class NDArray : public py::array {
+// A result that its signature calls by a name of its own; `Name` has a static `text`.
+template <typename Name>
+class Named : public py::object {
   public:
-    NDArray(py::array array) : py::array(std::move(array)) {}
+    Named(py::object object) : py::object(std::move(object)) {}
 };
 
 // The memory of an argument: C-contiguous, in native byte order, kept alive as long as this.
@@ -77,6 +77,19 @@ class HostArray {
     Element element_;
 };
 
+struct AnyArray {
+    static constexpr auto text = py::detail::const_name("numpy.typing.NDArray[typing.Any]");
+};
+struct BytesArray {
+    static constexpr auto text = py::detail::const_name("numpy.typing.NDArray[numpy.uint8]");
+};
+struct HalfArray {
+    static constexpr auto text = py::detail::const_name("numpy.typing.NDArray[numpy.float16]");
+};
+struct IntArray {
+    static constexpr auto text = py::detail::const_name("numpy.typing.NDArray[numpy.int32]");
+};
+
 // A view of memory that `owner` keeps alive.
 py::array view(Element element, Shape shape, void *memory, py::handle owner, bool writeable);
 // A fresh array.
@@ -91,14 +104,9 @@ struct ArgName<ArrayInput> {
 
 namespace pybind11::detail {
 
-#define QWISP_NDARRAY_NAME(element, text)                                              \
-    template <>                                                                        \
-    struct handle_type_name<qwisp::python::NDArray<qwisp::python::Element::element>> { \
-        static constexpr auto name = const_name("numpy.typing.NDArray[" text "]");     \
-    };
-QWISP_NDARRAY_NAME(int32, "numpy.int32")
-QWISP_NDARRAY_NAME(uint8, "numpy.uint8")
-QWISP_NDARRAY_NAME(float16, "numpy.float16")
-#undef QWISP_NDARRAY_NAME
+template <typename Name>
+struct handle_type_name<qwisp::python::Named<Name>> {
+    static constexpr auto name = Name::text;
+};
 
 }  // namespace pybind11::detail

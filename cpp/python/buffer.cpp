@@ -105,12 +105,16 @@ void bind_buffer(py::module_ &module) {
     py::class_<BufferObject, BufferHandle>(module, "Buffer", py::is_final(), kBufferDoc)
         .def_property_readonly(
             "array",
-            [](const Buffer &self) {
+            [](const Buffer &self) -> Named<AnyArray> {
                 return view(self->element, self->shape, self->memory->contents(), self.object, true);
             },
             kArrayDoc)
         .def_property_readonly(
-            "shape", [](const Buffer &self) { return py::tuple(py::cast(self->shape)); }, "A tuple of ints.")
+            "shape",
+            [](const Buffer &self) -> py::typing::Tuple<py::int_, py::ellipsis> {
+                return py::tuple(py::cast(self->shape));
+            },
+            "A tuple of ints.")
         .def_property_readonly(
             "dtype", [](const Buffer &self) { return numpy_dtype(self->element); }, "A numpy dtype.")
         .def_property_readonly(

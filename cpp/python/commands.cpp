@@ -205,8 +205,12 @@ void bind_commands(py::module_ &module) {
             "Commands after it see what those before it wrote to buffers. RuntimeError if the encoder has "
             "ended.")
         .def("__enter__", [](const Encoder &self) { return self.held; })
-        .def("__exit__",
-             [](const Encoder &self, const py::args &) { self->commands->end_if_open(self->ticket); });
+        .def(
+            "__exit__",
+            [](const Encoder &self, const py::object &, const py::object &, const py::object &) {
+                self->commands->end_if_open(self->ticket);
+            },
+            py::arg("kind"), py::arg("error"), py::arg("trace"));
 
     auto device = py::reinterpret_borrow<py::class_<DeviceObject, DevicePtr>>(module.attr("Device"));
     device.def(

@@ -102,7 +102,9 @@ DevicePtr make_device(const Arg<std::optional<std::string>> &kind_arg,
     return device;
 }
 
-py::list devices_here() {
+using DeviceNames = py::typing::List<py::typing::Tuple<py::str, py::str>>;
+
+DeviceNames devices_here() {
     std::vector<DeviceEntry> entries;
     without_gil([&] { entries = available_devices(); });
     py::list out;

@@ -70,8 +70,7 @@ EncodeArguments::EncodeArguments(const Arg<BufferObject> &x_arg, const Arg<GateO
 
 void EncodeArguments::set_remap(const py::object &remap) {
     if (remap.is_none()) return;
-    if (py::isinstance<BufferObject>(remap)) {
-        const auto buffer = held<BufferObject>(remap);
+    if (const auto buffer = held<BufferObject>(remap)) {
         check_buffer("remap", *buffer, device(), Element::int32);
         table_ = buffer->memory;
         remap_ = {table_.get(), int64_t(buffer->bytes() / sizeof(int32_t))};

@@ -93,9 +93,9 @@ GateHandle quantized_gate(const Arg<DeviceObject> &device, const Arg<ArrayInput>
     return gate_from(device, py::module_::import("qwisp_native.quantize").attr("quantize")(array));
 }
 
-template <Element element, typename Object>
-NDArray<element> buffer_view(const Self<Object> &self, MTL::Buffer *buffer, int64_t rows, int64_t columns,
-                             bool writeable) {
+template <Element element, typename Name, typename Object>
+Named<Name> buffer_view(const Self<Object> &self, MTL::Buffer *buffer, int64_t rows, int64_t columns,
+                        bool writeable) {
     return view(element, {rows, columns}, buffer->contents(), self.object, writeable);
 }
 
@@ -130,23 +130,24 @@ void bind_gate(py::module_ &module) {
             "weight",
             [](const GateSelf &self) {
                 const Gate &gate = *self->gate;
-                return buffer_view<uint8>(self, gate.weight(), gate.experts(), gate.hidden(), false);
+                return buffer_view<uint8, BytesArray>(self, gate.weight(), gate.experts(), gate.hidden(),
+                                                      false);
             },
             "uint8 [E, H], read only, without a copy.")
         .def_property_readonly(
             "scales",
             [](const GateSelf &self) {
                 const Gate &gate = *self->gate;
-                return buffer_view<float16>(self, gate.scales(), gate.experts(), gate.hidden() / kQuantGroup,
-                                            false);
+                return buffer_view<float16, HalfArray>(self, gate.scales(), gate.experts(),
+                                                       gate.hidden() / kQuantGroup, false);
             },
             "float16 [E, H/64], read only, without a copy.")
         .def_property_readonly(
             "biases",
             [](const GateSelf &self) {
                 const Gate &gate = *self->gate;
-                return buffer_view<float16>(self, gate.biases(), gate.experts(), gate.hidden() / kQuantGroup,
-                                            false);
+                return buffer_view<float16, HalfArray>(self, gate.biases(), gate.experts(),
+                                                       gate.hidden() / kQuantGroup, false);
             },
             "float16 [E, H/64], read only, without a copy.")
         .def("__repr__", [](const GateSelf &self) {
@@ -170,21 +171,24 @@ void bind_gate(py::module_ &module) {
             "inds",
             [](const Scratch &self) {
                 const RouteScratch &scratch = *self->scratch;
-                return buffer_view<int32>(self, scratch.inds(), scratch.rows(), scratch.top_k(), true);
+                return buffer_view<int32, IntArray>(self, scratch.inds(), scratch.rows(), scratch.top_k(),
+                                                    true);
             },
             "int32 [rows, K], the chosen experts in order of choice, without a copy.")
         .def_property_readonly(
             "scores",
             [](const Scratch &self) {
                 const RouteScratch &scratch = *self->scratch;
-                return buffer_view<float16>(self, scratch.scores(), scratch.rows(), scratch.top_k(), true);
+                return buffer_view<float16, HalfArray>(self, scratch.scores(), scratch.rows(),
+                                                       scratch.top_k(), true);
             },
             "float16 [rows, K], renormalised, in the same order, without a copy.")
         .def_property_readonly(
             "logits",
             [](const Scratch &self) {
                 const RouteScratch &scratch = *self->scratch;
-                return buffer_view<float16>(self, scratch.logits(), scratch.rows(), scratch.experts(), true);
+                return buffer_view<float16, HalfArray>(self, scratch.logits(), scratch.rows(),
+                                                       scratch.experts(), true);
             },
             "float16 [rows, E], raw, without a copy. Written by the pair, or if logits or diag were asked "
             "for.")

@@ -51,11 +51,10 @@ void enter_interpreter(PyThreadState *state) {
 
 unsigned fork_generation() { return forks; }
 
-void bind_shutdown(py::module_ &module) {
+void register_shutdown() {
     static const int registered = pthread_atfork(nullptr, nullptr, after_fork_in_child);
     if (registered != 0) throw std::bad_alloc();
-    module.attr("_close") = py::cpp_function(close);
-    py::module_::import("atexit").attr("register")(module.attr("_close"));
+    py::module_::import("atexit").attr("register")(py::cpp_function(close));
 }
 
 }  // namespace qwisp::python

@@ -11,7 +11,7 @@ namespace qwisp::python {
 // until no thread is out, and a thread that wants to leave after that sleeps until the process ends.
 PyThreadState *leave_interpreter();
 void enter_interpreter(PyThreadState *state);
-void bind_shutdown(pybind11::module_ &module);
+void register_shutdown();
 
 // Runs `work` without the GIL; it must not touch Python. Exceptions pass.
 template <typename Work>

@@ -95,7 +95,10 @@ void check_buffer(const char *name, const BufferObject &buffer, const DevicePtr 
 
 // None takes `otherwise`; "fuse: 'both', but it must be ..." for anything unknown.
 Fuse fuse_value(const Arg<Fuse> &argument, Fuse otherwise);
-py::object fuse_object(Fuse fuse);
+struct FuseName {
+    static constexpr auto text = py::detail::const_name("qwisp_native.settings.Fuse");
+};
+Named<FuseName> fuse_object(Fuse fuse);
 
 void bind_device(py::module_ &module);
 void bind_buffer(py::module_ &module);

@@ -35,8 +35,7 @@ Raises:
 
 std::shared_ptr<BiasObject> make_bias(const Arg<ResidentInput> &resident, const Arg<double> &eps_arg) {
     const float eps = float32("eps", eps_arg);
-    if (py::isinstance<BufferObject>(resident.value)) {
-        auto buffer = held<BufferObject>(resident.value);
+    if (auto buffer = held<BufferObject>(resident.value)) {
         check_buffer("resident", *buffer, buffer->device, Element::int32);
         return std::make_shared<BiasObject>(std::move(buffer), eps);
     }

@@ -45,11 +45,11 @@ std::shared_ptr<RoutePlan> make_plan(const Arg<DeviceObject> &device_arg, const 
     return plan;
 }
 
-struct FuseName {
+struct NamedFuse {
     const char *name;
     Fuse fuse;
 };
-constexpr FuseName kFuseNames[] = {
+constexpr NamedFuse kFuseNames[] = {
     {"auto", Fuse::automatic}, {"pair", Fuse::pair}, {"single", Fuse::single}, {"last", Fuse::last}};
 constexpr const char *kFuseValues = "None, False, True, 'auto', 'pair', 'single' or 'last'";
 
@@ -61,17 +61,17 @@ Fuse fuse_value(const Arg<Fuse> &argument, Fuse otherwise) {
     if (value == Py_True) return Fuse::on;
     if (value == Py_False) return Fuse::off;
     if (!PyUnicode_Check(value)) wrong_type("fuse", argument.value, kFuseValues);
-    for (const FuseName &each : kFuseNames) {
+    for (const NamedFuse &each : kFuseNames) {
         if (PyUnicode_CompareWithASCIIString(value, each.name) == 0) return each.fuse;
     }
     wrong_value("fuse: " + shown(argument.value) + ", but it must be " + kFuseValues);
 }
 
-py::object fuse_object(Fuse fuse) {
-    for (const FuseName &each : kFuseNames) {
-        if (each.fuse == fuse) return py::str(each.name);
+Named<FuseName> fuse_object(Fuse fuse) {
+    for (const NamedFuse &each : kFuseNames) {
+        if (each.fuse == fuse) return py::object(py::str(each.name));
     }
-    return py::bool_(fuse == Fuse::on);
+    return py::object(py::bool_(fuse == Fuse::on));
 }
 
 void bind_plan(py::module_ &module) {
@@ -82,7 +82,7 @@ void bind_plan(py::module_ &module) {
             [](const Plan &self) -> py::typing::Tuple<py::str, py::ellipsis> {
                 py::tuple names(self->steps.size());
                 for (size_t i = 0; i < self->steps.size(); ++i) names[i] = kernel_name(self->steps[i].kernel);
-                return py::typing::Tuple<py::str, py::ellipsis>(names);
+                return names;
             },
             "The kernels, in order; none for 0 rows.")
         .def_property_readonly(

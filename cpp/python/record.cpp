@@ -29,13 +29,15 @@ py::dict constants(const RouteStep &step) {
 }
 
 // One tuple a command: (kernel, constants, bindings, groups, threads), or None for a barrier.
-py::list record(const EncodeArguments &arguments, bool concurrent) {
+using Commands = py::typing::List<py::object>;
+
+Commands record(const EncodeArguments &arguments, bool concurrent) {
     AutoreleaseScope pool;
     metal::Recording recording(arguments.device()->metal(),
                                concurrent ? MTL::DispatchTypeConcurrent : MTL::DispatchTypeSerial);
     encode_moe_route_rows(recording.encoder(), arguments.plan(), arguments.operands());
     recording.encoder()->endEncoding();
-    py::list out;
+    Commands out;
     size_t step = 0;
     for (const RecordedCommand &command : recording.commands()) {
         if (command.kind == RecordedCommand::Kind::barrier) {

@@ -20,7 +20,7 @@ Args:
 Raises:
     TypeError, ValueError: an argument, with the value found and what it may be.)";
 
-constexpr const char *kPlanDoc = R"(What a call with this many rows would run. Nothing is routed.
+constexpr const char *kRouterPlanDoc = R"(What a call with this many rows would run. Nothing is routed.
 
 Args:
     rows: M.
@@ -169,7 +169,7 @@ std::shared_ptr<RouterObject> make_router(const Arg<GateObject> &gate_arg, const
     return std::make_shared<RouterObject>(RouterObject{std::move(gate), std::move(router)});
 }
 
-std::shared_ptr<RoutePlan> make_plan(const Self<RouterObject> &self, const Arg<int64_t> &rows_arg,
+std::shared_ptr<RoutePlan> make_router_plan(const Self<RouterObject> &self, const Arg<int64_t> &rows_arg,
                                      const Arg<bool> &bias, const Arg<bool> &logits,
                                      const Arg<Fuse> &fuse_arg) {
     self->gate->device->context();
@@ -190,8 +190,8 @@ void bind_router(py::module_ &module) {
     router
         .def(py::init(&make_router), py::arg("gate"), py::arg("top_k") = 8, py::arg("fuse") = py::none(),
              py::arg("renormalize") = true)
-        .def("plan", &make_plan, py::arg("rows"), py::kw_only(), py::arg("bias") = false,
-             py::arg("logits") = false, py::arg("fuse") = py::none(), kPlanDoc)
+        .def("plan", &make_router_plan, py::arg("rows"), py::kw_only(), py::arg("bias") = false,
+             py::arg("logits") = false, py::arg("fuse") = py::none(), kRouterPlanDoc)
         .def_property_readonly(
             "gate", [](const RouterSelf &self) { return self->gate; }, "Its gate.")
         .def_property_readonly(

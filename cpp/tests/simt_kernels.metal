@@ -214,7 +214,7 @@ inline uint deep(uint depth, uint thread_index, QWISP_DEVICE(uint) out) {
     return 1;
 }
 QWISP_KERNEL(deep_fault)(QWISP_BUFFER(uint, out, kSlotB) QWISP_THREAD_ARGS) {
-    out[thread_index] = deep(40, thread_index, out);
+    out[thread_index] = deep(20, thread_index, out);
 }
 
 QWISP_KERNEL(where)(QWISP_BUFFER(uint, out, kSlotA) QWISP_THREAD_ARGS) {

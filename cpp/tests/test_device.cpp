@@ -12,7 +12,7 @@
 using namespace qwisp::test;
 
 // Fork tests start threads in the child of a process that has threads.
-extern "C" const char *__tsan_default_options();
+extern "C" __attribute__((visibility("default"))) const char *__tsan_default_options();
 extern "C" const char *__tsan_default_options() { return "die_after_fork=0"; }
 
 TEST_CASE("device: properties come from the driver") {

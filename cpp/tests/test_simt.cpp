@@ -50,7 +50,8 @@ float butterfly(std::vector<float> lanes) {
 
 TEST_CASE("barriers order threadgroup memory, for any size and seed") {
     Simt simt;
-    for (const std::optional<uint64_t> seed : {std::optional<uint64_t>(), std::optional<uint64_t>(0), {7}, {8}}) {
+    for (const std::optional<uint64_t> seed :
+         {std::optional<uint64_t>(), std::optional<uint64_t>(0), {7}, {8}}) {
         simt.driver.set_shuffle_seed(seed);
         for (const uint64_t threads : {32u, 64u, 256u, 1024u}) {
             const auto out = reversed_rows(simt, 3, threads);
@@ -76,6 +77,34 @@ TEST_CASE("a seed changes the order of threads and threadgroups, no seed means t
     }
 }
 
+TEST_CASE("a seed also changes the order of dispatches within a phase, and only there") {
+    Simt simt;
+    std::string error;
+    const auto kernel = simt.module->specialise("count_up", {}, &error);
+    Array<uint32_t> count(simt.driver, 3);
+    const std::vector<Binding> bindings{count.binding()};
+    const auto last_of_four = [&](uint64_t seed, bool one_phase) {
+        simt.driver.set_shuffle_seed(seed);
+        std::vector<Command> commands;
+        for (uint32_t i = 0; i < 4; i++) {  // dispatch i leaves group count 4 - i behind
+            Dispatch dispatch{};
+            dispatch.kernel = kernel.get();
+            dispatch.bindings = bindings;
+            dispatch.groups = {1, 4 - i, 1};
+            dispatch.threads = {32, 1, 1};
+            dispatch.phase = one_phase ? 7 : i;
+            commands.push_back(dispatch);
+            commands.push_back(Copy{count.memory.get(), 0, count.memory.get(), 4, 4});
+            if (one_phase) commands.pop_back();
+        }
+        count[0] = 0;
+        CHECK(simt.driver.run(commands) == "");
+        return count[0];
+    };
+    CHECK(last_of_four(1, true) == 10 * 37);
+    CHECK(last_of_four(1, false) == 10 * 37);
+}
+
 TEST_CASE("atomics") {
     Simt simt;
     Array<uint32_t> count(simt.driver, 3);
@@ -88,7 +117,8 @@ TEST_CASE("simdgroup reductions follow the butterfly") {
     Array<float> in(simt.driver, 1024), out(simt.driver, 5 * 1024);
     std::mt19937 random(3);
     for (size_t i = 0; i < 1024; i++) {
-        in[i] = std::ldexp(static_cast<float>(random() % 2001) - 1000.0f, static_cast<int>(random() % 40) - 20);
+        in[i] =
+            std::ldexp(static_cast<float>(random() % 2001) - 1000.0f, static_cast<int>(random() % 40) - 20);
     }
     in[70] = NAN;
     in[100] = -0.0f;
@@ -147,13 +177,16 @@ TEST_CASE("function constants and conditional arguments") {
     values[0] = false;
     CHECK(simt.run("constants", {out.binding()}, {1, 1, 1}, 1, values) == "");
     values[1] = uint32_t{13};
-    contains(simt.run("constants", {out.binding()}, {1, 1, 1}, 1, values), "null pointer: argument 'extra' (buffer 1)");
+    contains(simt.run("constants", {out.binding()}, {1, 1, 1}, 1, values),
+             "null pointer: argument 'extra' (buffer 1)");
     values[1] = 1.0f;
-    contains(simt.run("constants", {out.binding()}, {1, 1, 1}, 1, values), "type uint for its function constant 'kNumber'");
+    contains(simt.run("constants", {out.binding()}, {1, 1, 1}, 1, values),
+             "type uint for its function constant 'kNumber'");
     values.erase(2);
     values[1] = uint32_t{1};
     contains(simt.run("constants", {out.binding()}, {1, 1, 1}, 1, values), "'kFactor' (index 2)");
-    contains(simt.run("undeclared", {extra.binding()}, {1, 1, 1}, 1), "'kNumber' (index 1) is read but has no value");
+    contains(simt.run("undeclared", {extra.binding()}, {1, 1, 1}, 1),
+             "'kNumber' (index 1) is read but has no value");
     contains(simt.run("nothing", {}, {1, 1, 1}, 1), "no function 'nothing'");
 }
 

@@ -28,11 +28,14 @@ TEST_CASE("reads and writes out of bounds") {
     Simt simt;
     CHECK(shifted(simt, "copy_shifted", 0) == "");
     CHECK(shifted(simt, "copy_shifted", 1) ==
-          "kernel copy_shifted: out of bounds: 4-byte read at byte offset 256 of argument 'in' (buffer 0), length 256 "
+          "kernel copy_shifted: out of bounds: 4-byte read at byte offset 256 of argument 'in' (buffer 0), "
+          "length 256 "
           "bytes; threadgroup (0, 0, 0), thread 63 (simdgroup 1, lane 31), natural order");
     contains(shifted(simt, "copy_shifted", -3), "byte offset -12 of argument 'in'");
-    contains(shifted(simt, "copy_shifted", 0, 128), "byte offset 128 of argument 'in' (buffer 0), length 128");
-    contains(shifted(simt, "store_shifted", 2), "4-byte write at byte offset 256 of argument 'out' (buffer 1)");
+    contains(shifted(simt, "copy_shifted", 0, 128),
+             "byte offset 128 of argument 'in' (buffer 0), length 128");
+    contains(shifted(simt, "store_shifted", 2),
+             "4-byte write at byte offset 256 of argument 'out' (buffer 1)");
     contains(shifted(simt, "store_shifted", 0x20000000), "byte offset 2147483648");
     contains(shifted(simt, "load_words", 2), "misaligned: 4-byte read at byte offset 2");
     contains(shifted(simt, "copy_shifted", 0, 2), "misaligned: 4-byte read at byte offset 0");
@@ -60,7 +63,8 @@ TEST_CASE("arguments that are missing, short or read-only") {
     Simt simt;
     Array<uint32_t> a(simt.driver, 64);
     const int16_t small = 0;
-    contains(simt.run("copy_shifted", {a.binding(), a.binding()}, {1, 1, 1}, 64), "'args' (buffer 2) is not bound");
+    contains(simt.run("copy_shifted", {a.binding(), a.binding()}, {1, 1, 1}, 64),
+             "'args' (buffer 2) is not bound");
     contains(simt.run("copy_shifted", {a.binding(), a.binding(), bytes(&small, 2)}, {1, 1, 1}, 64),
              "'args' (buffer 2) needs 4 bytes, 2 are bound");
     contains(simt.run("store_shifted", {{}, bytes(&small, 2), bytes(&small, 2)}, {1, 1, 1}, 64),
@@ -79,8 +83,10 @@ TEST_CASE("threadgroup memory: bounds, uninitialised reads, size") {
     CHECK(shifted(simt, "array_access", 47) == "");
     contains(shifted(simt, "array_access", 16),
              "uninitialised: 4-byte read at byte offset 64 of threadgroup array 'row', length 256 bytes");
-    contains(shifted(simt, "array_access", 64), "out of bounds: 4-byte read at byte offset 256 of threadgroup array 'row'");
-    contains(simple(simt, "large_arrays"), "threadgroup array 'more' needs 32772 bytes of threadgroup memory in all, the limit is 32768");
+    contains(shifted(simt, "array_access", 64),
+             "out of bounds: 4-byte read at byte offset 256 of threadgroup array 'row'");
+    contains(simple(simt, "large_arrays"),
+             "threadgroup array 'more' needs 32772 bytes of threadgroup memory in all, the limit is 32768");
     contains(simple(simt, "branching_arrays"), "threads disagree on threadgroup array 'low' or 'high'");
 }
 
@@ -115,7 +121,8 @@ TEST_CASE("runaways end") {
     limits.accesses = 100'000;
     Simt simt(limits);
     CHECK(simple(simt, "partial") == "");
-    contains(simple(simt, "spin_on_load"), "runaway: more than 100000 accesses of one threadgroup to argument 'flag' (buffer 0)");
+    contains(simple(simt, "spin_on_load"),
+             "runaway: more than 100000 accesses of one threadgroup to argument 'flag' (buffer 0)");
     contains(simple(simt, "spin_on_atomic"), "runaway: more than 100000 accesses");
     limits.accesses = int64_t{1} << 40;
     Simt other(limits);

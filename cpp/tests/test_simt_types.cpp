@@ -28,8 +28,10 @@ uint16_t nearest(double value) {
     uint16_t low = 0, high = 0x7bff;  // the largest half that is not above
     while (low < high) {
         const auto middle = static_cast<uint16_t>((low + high + 1) / 2);
-        if (value_of(middle) <= magnitude) low = middle;
-        else high = middle - 1;
+        if (value_of(middle) <= magnitude)
+            low = middle;
+        else
+            high = middle - 1;
     }
     if (low == 0x7bff) return sign | low;
     const double below = magnitude - value_of(low), above = value_of(low + 1) - magnitude;
@@ -60,8 +62,10 @@ TEST_CASE("every half becomes its exact float and back") {
 }
 
 TEST_CASE("float to half rounds to nearest, ties to even") {
-    for (uint32_t bits = 0; bits < 0x7c00; bits++) {  // halfway between neighbours, and one float to each side
-        const float middle = static_cast<float>((value_of(bits) + (bits == 0x7bff ? 65536.0 : value_of(bits + 1))) / 2);
+    for (uint32_t bits = 0; bits < 0x7c00;
+         bits++) {  // halfway between neighbours, and one float to each side
+        const float middle =
+            static_cast<float>((value_of(bits) + (bits == 0x7bff ? 65536.0 : value_of(bits + 1))) / 2);
         for (const float f : {std::nextafterf(middle, 0), middle, std::nextafterf(middle, INFINITY)}) {
             REQUIRE(half(f).bits == nearest(f));
             REQUIRE(half(-f).bits == nearest(-f));
@@ -85,7 +89,8 @@ TEST_CASE("half operations round the exact result once") {
         REQUIRE(same((a + b).bits, nearest(x + y)));  // exact in double
         REQUIRE(same((a - b).bits, nearest(x - y)));
         REQUIRE(same((a * b).bits, nearest(x * y)));
-        // The double quotient is rounded, but never onto or across a halfway point of halves: those have 12 bits.
+        // The double quotient is rounded, but never onto or across a halfway point of halves: those have 12
+        // bits.
         REQUIRE(same((a / b).bits, nearest(x / y)));
     }
     half sum = half(1.0f);

@@ -4,11 +4,13 @@
     gate = qn.Gate(device, weight, scales, biases)
     inds, scores = qn.Router(gate, top_k=8)(x)
 
-Shapes, dtypes and order of every operation are those of docs/contract.md. Every error names the argument, what it
-was and what it may be: TypeError (no array, a wrong dtype or type), ValueError (shape, layout, limits, values),
-DeviceError (the device, a shader or a command buffer failed), MemoryError, RuntimeError (a call out of order).
+Shapes, dtypes and order of every operation are those of docs/contract.md. Every error names the
+argument, what it was and what it may be: TypeError (no array, a wrong dtype or type), ValueError
+(shape, layout, limits, values), DeviceError (the device, a shader or a command buffer failed),
+MemoryError, RuntimeError (a call out of order).
 """
 
+from . import testing
 from ._core import (
     Buffer,
     CommandBuffer,
@@ -52,4 +54,5 @@ __all__ = [
     "plan",
     "repeated_rows",
     "shader_sha256",
+    "testing",
 ]

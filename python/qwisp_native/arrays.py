@@ -1,4 +1,7 @@
-"""What counts as an array argument: numpy, the buffer protocol, DLPack on the CPU. Never a silent copy or conversion."""
+"""What counts as an array argument: numpy, the buffer protocol, DLPack on the CPU.
+
+Never a silent copy or conversion.
+"""
 
 from __future__ import annotations
 
@@ -49,12 +52,12 @@ def as_numpy(name: str, value: object, wanted: str) -> NDArray[Any]:
     try:
         return np.asarray(view)
     except (TypeError, ValueError, NotImplementedError) as error:
-        text = f"{name}: a buffer of format {view.format!r}, which numpy does not know, but it must be {wanted}"
-        raise TypeError(text) from error
+        found = f"a buffer of format {view.format!r}, which numpy does not know"
+        raise TypeError(f"{name}: {found}, but it must be {wanted}") from error
 
 
 def _refuse_bfloat16(name: str, value: object, wanted: str) -> None:
-    """numpy has no bfloat16, so the exchange protocols would fail without saying why, or pass it off as bytes."""
+    """Numpy has no bfloat16: the exchange protocols would fail without saying why, or pass off bytes."""
     if "bfloat16" in str(getattr(value, "dtype", "")):
         raise TypeError(f"{name}: dtype bfloat16, but it must be {wanted}")
 
@@ -64,7 +67,8 @@ def _from_dlpack(name: str, value: Any, wanted: str) -> NDArray[Any]:
         found = type(value).__name__
         found = "None" if value is None else f"an {found}" if found[0] in "aeiou" else f"a {found}"
         raise TypeError(
-            f"{name}: {found}, but it must be an array ({wanted}): numpy, the buffer protocol, or DLPack on the CPU"
+            f"{name}: {found}, but it must be an array ({wanted}): numpy, the buffer protocol, or DLPack on"
+            " the CPU"
         )
     device = int(value.__dlpack_device__()[0])
     if device != _KDLCPU:

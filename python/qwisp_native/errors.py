@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from ._core import DeviceError
 
-__all__ = ["DeviceError"]
+class DeviceError(RuntimeError):
+    """The device said no: it is not here, its shaders do not compile, its commands failed.
+
+    The message is the device's own.
+    """

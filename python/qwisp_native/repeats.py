@@ -11,8 +11,8 @@ from .arrays import ArrayInput, as_numpy
 def repeated_rows(inds: ArrayInput) -> NDArray[np.bool_]:
     """Which rows name an expert more than once.
 
-    A row of NaN, or one with fewer than K logits above -inf, repeats expert 0 (docs/contract.md, section 3). A
-    consumer that needs distinct experts asks here.
+    A row of NaN, or one with fewer than K logits above -inf, repeats expert 0 (docs/contract.md, section 3).
+    A consumer that needs distinct experts asks here.
 
     Args:
         inds: integer [M, K], as a Router returns them.

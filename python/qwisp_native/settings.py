@@ -64,8 +64,8 @@ VARIABLES: tuple[Variable, ...] = (
         "QWISP_FUSE_ROUTE",
         "0",
         "0, 1, auto, single, last",
-        "the fuse of a call that leaves it open: 0 the pair, 1 fused where a variant exists, auto fused where it"
-        " was measured to win, single or last that variant",
+        "the fuse of a call that leaves it open: 0 the pair, 1 fused where a variant exists, auto fused where"
+        " it was measured to win, single or last that variant",
         "fuse",
         _choice({"0": False, "1": True, "auto": "auto", "single": "single", "last": "last"}),
     ),
@@ -73,7 +73,7 @@ VARIABLES: tuple[Variable, ...] = (
         "QWISP_CONTRACT",
         "off",
         "off, compiler",
-        "floating-point contraction in every kernel: off as the contract has it, or as the shader compiler likes",
+        "floating-point contraction in every kernel: off as the contract has it, or as the compiler likes",
         "contract",
         _choice({"off": "off", "compiler": "compiler"}),
     ),

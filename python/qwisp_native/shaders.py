@@ -17,5 +17,6 @@ def load(folder: Path) -> tuple[str, str]:
     try:
         text = amalgamate(folder)
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"QWISP_SHADER_DIR: {str(folder)!r}, but the shaders cannot be read: {error}") from error
+        where = f"QWISP_SHADER_DIR: {str(folder)!r}"
+        raise ValueError(f"{where}, but its shaders cannot be read: {error}") from error
     return text, hashlib.sha256(text.encode()).hexdigest()

@@ -17,8 +17,9 @@ Binding = tuple[int, str, int] | tuple[int, bytes]
 class RecordedCommand:
     """One dispatch, or one barrier (then everything else is empty).
 
-    `constants` are the function constants of a fused kernel. `bindings` are those set since the dispatch before, by
-    slot. `groups` and `threads` are the grid in threadgroups and the threads of a threadgroup, (x, y, z).
+    `constants` are the function constants of a fused kernel. `bindings` are those set since the dispatch
+    before, by slot. `groups` and `threads` are the grid in threadgroups and the threads of a threadgroup,
+    (x, y, z).
     """
 
     kernel: str = ""

@@ -20,6 +20,7 @@ struct DeviceCore final : ForkListener {
     const std::shared_ptr<Driver> driver;
     const Limits limits;
     std::atomic<size_t> allocated = 0;  // bytes of the buffers that exist
+    const ForkRegistration registration{this};
 };
 
 struct DeviceState {

@@ -18,6 +18,8 @@ struct Hub final : ForkListener {
         new (&changed) std::condition_variable;  // not destroyed first: that waits for threads that are gone
         mutex.unlock();
     }
+
+    const ForkRegistration registration{this};
 };
 
 Hub &hub() {

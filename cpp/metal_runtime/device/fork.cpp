@@ -43,14 +43,14 @@ Registry &registry() {
 
 }  // namespace
 
-ForkListener::ForkListener() {
+ForkRegistration::ForkRegistration(ForkListener *listener) : listener_(listener) {
     const std::lock_guard lock(registry().mutex);
-    registry().listeners.push_back(this);
+    registry().listeners.push_back(listener_);
 }
 
-ForkListener::~ForkListener() {
+ForkRegistration::~ForkRegistration() {
     const std::lock_guard lock(registry().mutex);
-    std::erase(registry().listeners, this);
+    std::erase(registry().listeners, listener_);
 }
 
 }  // namespace qwisp::metal

@@ -3,21 +3,30 @@
 
 namespace qwisp::metal {
 
-// Something with locks, from construction to destruction. Its locks come after the registry's and before
-// label_mutex(): code that holds a label's lock must not take one of them.
+// Something with locks. They come after the registry's and before label_mutex(): code that holds a label's
+// lock must not take one of them.
 class ForkListener {
   public:
-    ForkListener();
-    ForkListener(const ForkListener &) = delete;
-    ForkListener &operator=(const ForkListener &) = delete;
-
     virtual void lock_for_fork() {}
     virtual void unlock_in_parent() {}
     // Unlocks as well. The other threads are gone: condition variables that they wait on must be made anew.
     virtual void recover_in_child() {}
 
   protected:
-    virtual ~ForkListener();
+    ~ForkListener() = default;
+};
+
+// Makes fork() call a listener. The last member of the listener's final class: it must be there before the
+// registration and after it.
+class ForkRegistration {
+  public:
+    explicit ForkRegistration(ForkListener *listener);
+    ~ForkRegistration();
+    ForkRegistration(const ForkRegistration &) = delete;
+    ForkRegistration &operator=(const ForkRegistration &) = delete;
+
+  private:
+    ForkListener *const listener_;
 };
 
 }  // namespace qwisp::metal

@@ -64,6 +64,7 @@ class Queue final : public ForkListener, public std::enable_shared_from_this<Que
     size_t committed_ = 0;  // of which committed
     bool has_thread_ = false, closed_ = false;
     std::atomic<std::thread::id> thread_id_ = {};
+    const ForkRegistration registration_{this};
 };
 
 struct QueueState {

@@ -72,7 +72,7 @@ def read_routing(config: Mapping[str, Any], place: str) -> RoutingConfig:
     if norm is not None and not isinstance(norm, bool):
         raise ValueError(f"{place}: norm_topk_prob is {norm!r}, expected true or false")
 
-    quantization = next(
+    quantization: Any = next(
         (
             block[key]
             for key in ("quantization", "quantization_config")

@@ -18,6 +18,7 @@ from .files import CheckpointFiles, TensorEntry, find_files, read_header, read_j
 
 if TYPE_CHECKING:
     from .. import Device, Router
+    from ..settings import Fuse
 
 # The prefixes of Qwen3-MoE and Qwen3-Next; of Qwen3.5, Qwen3.6 and Qwen3-VL as mlx-lm writes them; and of the
 # same three on a hub. A multi-token-prediction gate (`mtp.layers.N`) is no layer's and does not match.
@@ -95,7 +96,7 @@ class Checkpoint(Mapping[int, GateWeights]):
         return f"Checkpoint({str(self.path)!r}, layers {_ranges(list(self))}, top_k={self.top_k})"
 
     def router(
-        self, device: Device, layer: int, *, top_k: int | None = None, fuse: bool | str | None = None
+        self, device: Device, layer: int, *, top_k: int | None = None, fuse: Fuse | None = None
     ) -> Router:
         """Make a `Router` for one layer, with the checkpoint's own top-k unless another is given.
 
@@ -143,7 +144,9 @@ def load_gates(path: str | os.PathLike[str]) -> Checkpoint:
     gates = {
         layer: GateWeights(
             module,
-            *(arrays[parts[part].name] for part in PARTS),
+            arrays[parts["weight"].name],
+            arrays[parts["scales"].name],
+            arrays[parts["biases"].name],
             top_k=routing.top_k,
             norm_topk_prob=routing.norm_topk_prob,
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .output import print_table, progress
-from .route import random_rows
+from .route import VARIANTS, random_rows
 
 if TYPE_CHECKING:
     from .. import Checkpoint, Device
@@ -24,8 +24,7 @@ DESCRIPTION = (
 )
 
 HIDDEN, EXPERTS, TOP_K, LAYERS = 2048, 256, 8, 40
-ROWS = (1, 2, 8)
-FUSED = ("single", "last")
+ROWS = (1, 2, 8, 25)
 # The experts that docs/contract.md, section 3, chooses among equals.
 EQUAL_ORDER = [0, 128, 64, 192, 32, 160, 96, 224]
 TOP_TWO_ORDER = [2, 1, 0, 128, 64, 192, 32, 160]
@@ -36,13 +35,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device", choices=("cpu", "metal"), help="default: QWISP_DEVICE, or the best there is"
     )
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="leave the checkpoint here")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="leave the checkpoint here, in a new folder"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Do all of it; 1 if any bit or order is not as it must be."""
     from .. import Device
 
+    if options.keep and options.keep.exists():
+        raise FileExistsError(f"--keep: {options.keep} exists, expected a new folder")
     start = time.perf_counter()
     device = Device(options.device)
     print(f"device {device.kind} ({device.name})\n")
@@ -76,7 +79,7 @@ def make_checkpoint(folder: Path, seed: int = 0) -> Checkpoint:
         "norm_topk_prob": True,
         "quantization": {"bits": 4, "group_size": 64, module: {"bits": 8, "group_size": 64}},
     }
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True)
     file = folder / "model.safetensors"
     save_file({f"{module}.{part}": array for part, array in parts.items()}, file, metadata={"format": "mlx"})
     (folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
@@ -89,18 +92,18 @@ def make_checkpoint(folder: Path, seed: int = 0) -> Checkpoint:
 
 def compare_variants(device: Device, checkpoint: Checkpoint) -> bool:
     """Route the same rows by every variant; whether all bits agree."""
-    routers = {name: checkpoint.router(device, 0, fuse=name) for name in ("pair", *FUSED)}
+    routers = {name: checkpoint.router(device, 0, fuse=name) for name in VARIANTS}
     alike = True
     table: list[tuple[object, ...]] = [("rows", "variant", "dispatches", "experts", "scores", "logits")]
     for rows in progress(ROWS, "routing"):
         x = random_rows(rows, HIDDEN, seed=rows)
         reference = routers["pair"](x, return_logits=True)
-        table.append((rows, "pair", routers["pair"].plan(rows).dispatches, "the", "reference", ""))
-        for name in FUSED:
+        table.append((rows, "pair", routers["pair"].plan(rows).dispatches, "reference", "", ""))
+        for name in VARIANTS[1:]:
             found = routers[name](x, return_logits=True)
             verdicts = [
-                "equal bits" if a.tobytes() == b.tobytes() else "DIFFERENT"
-                for a, b in zip(found, reference, strict=True)
+                "equal bits" if found[i].tobytes() == reference[i].tobytes() else "DIFFERENT"
+                for i in range(len(reference))
             ]
             alike &= "DIFFERENT" not in verdicts
             table.append((rows, name, routers[name].plan(rows).dispatches, *verdicts))
@@ -124,11 +127,12 @@ def show_ties(device: Device) -> bool:
         x[row, 64 * row] = 1
         biases[:, row] = planted
     gate = Gate(device, np.zeros((EXPERTS, hidden), np.uint8), np.zeros_like(biases), biases)
-    chosen = {name: Router(gate, TOP_K, fuse=name)(x)[0].tolist() for name in ("pair", *FUSED)}
+    chosen = {name: Router(gate, TOP_K, fuse=name)(x)[0].tolist() for name in VARIANTS}
 
     print("\n3. Ties go to the index whose bits, reversed, are smallest: the order of the tree of maxima")
-    for row, planted in enumerate(("all 256 logits equal", "experts 1 and 2 tied on top")):
-        print_table((f"{planted:28}", name, " ".join(map(str, inds[row]))) for name, inds in chosen.items())
+    for row, told in enumerate(("all 256 logits equal", "experts 1 and 2 tied above the rest")):
+        print(f"  {told}")
+        print_table(((name, " ".join(map(str, inds[row]))) for name, inds in chosen.items()), indent="    ")
     return all(inds == [EQUAL_ORDER, TOP_TWO_ORDER] for inds in chosen.values())
 
 
@@ -139,7 +143,7 @@ def show_dispatches(device: Device) -> None:
     pair = plan(device, 1, HIDDEN, EXPERTS, TOP_K, fuse="pair").dispatches * LAYERS
     print(f"\n4. Dispatches that routing costs one token in a model of {LAYERS} layers")
     table: list[tuple[object, ...]] = [("variant", "dispatches", "saved"), ("pair", pair, 0)]
-    for name in FUSED:
+    for name in VARIANTS[1:]:
         fused = plan(device, 1, HIDDEN, EXPERTS, TOP_K, fuse=name).dispatches * LAYERS
         table.append((name, fused, pair - fused))
     print_table(table)

@@ -20,7 +20,7 @@ DESCRIPTION = (
 
 PACKAGES = ("numpy", "safetensors", "tqdm", "mlx", "mlx-lm", "torch")
 # docs/contract.md section 1; the fused kernels keep one winner a lane.
-LIMITS = {
+LIMITS: dict[str, int | str] = {
     "hidden_multiple": 512,
     "experts_multiple": 8,
     "max_experts": 256,
@@ -29,7 +29,7 @@ LIMITS = {
     "bits": 8,
     "group_size": 64,
 }
-SEED_MODEL = {"hidden": 2048, "experts": 256, "top_k": 8}
+HIDDEN, EXPERTS, TOP_K = 2048, 256, 8  # of the seed model
 CPU_FEATURES = {
     "avx2",
     "fma",
@@ -84,13 +84,12 @@ def gather() -> dict[str, Any]:
 def _device() -> dict[str, Any]:
     """Make the default device and plan the seed model on it, or say why that fails."""
     from .. import Device, plan
-    from .route import plan_as_json
+    from .route import VARIANTS, plan_as_json
 
     try:
         device = Device()
         variants = {
-            name: plan_as_json(plan(device, rows=1, fuse=name, **SEED_MODEL))  # type: ignore[arg-type]
-            for name in ("pair", "single", "last")
+            name: plan_as_json(plan(device, 1, HIDDEN, EXPERTS, TOP_K, fuse=name)) for name in VARIANTS
         }
         return {
             "kind": device.kind,
@@ -98,7 +97,7 @@ def _device() -> dict[str, Any]:
             "contract": device.contract,
             "shader_sha256": device.shader_sha256,
             "variants": variants,
-            "default": plan_as_json(plan(device, rows=1, **SEED_MODEL)),
+            "default": plan_as_json(plan(device, 1, HIDDEN, EXPERTS, TOP_K)),
         }
     except (ValueError, RuntimeError, MemoryError) as error:
         return {"error": failure(error)}
@@ -174,7 +173,7 @@ def _print(found: dict[str, Any]) -> None:
         print(f"default device: {device['kind']} ({device['name']}), contract {device['contract']}")
         if device["shader_sha256"] != found["shader_sha256"]:
             print(f"  its shaders are others, from QWISP_SHADER_DIR: sha256 {device['shader_sha256']}")
-        print("  one token, 2048 columns, 256 experts, top 8:")
+        print(f"  one token, {HIDDEN} columns, {EXPERTS} experts, top {TOP_K}:")
         for name, plan in device["variants"].items():
             print(f"    {name:6} {' + '.join(plan['kernels'])}")
         print(f"    by default {device['default']['variant']}: {device['default']['reason']}")

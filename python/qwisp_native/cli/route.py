@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from .. import RoutePlan
     from ..settings import Fuse
 
+Variant = Literal["pair", "single", "last"]
+
 SUMMARY = "route rows through one layer of a checkpoint"
 DESCRIPTION = "Route rows of hidden state through one router gate of an MLX-format checkpoint."
 
+VARIANTS: tuple[Variant, ...] = ("pair", "single", "last")
 FUSE: dict[str, Fuse] = {
     "0": False,
     "1": True,

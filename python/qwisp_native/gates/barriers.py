@@ -11,7 +11,7 @@ import qwisp_native as qn
 
 from .compare import differences, expect, raises
 from .inputs import dense
-from .registry import PAIR, Checks, Context, gate
+from .registry import PAIR, Checks, Context, Variant, gate
 from .routing import Layer, encode, route, scratch_rows
 
 EXPERTS, TOP_K, HIDDEN, ROWS = 16, 4, 512, 1
@@ -67,12 +67,14 @@ def missing(context: Context) -> Checks:
         yield f"{variant}: a scratch each", told[0] or told[1]
         if device.kind == "cpu":  # Apple's Metal leaves such hazards to the caller
             shared = [apart[0], apart[0]]
-            call = lambda s=shared, v=variant: _without_barrier(device, x, handle, s, v)  # noqa: E731
-            yield f"{variant}: one for both", raises(RuntimeError, ("barrier",), call)
+            told_shared = raises(
+                RuntimeError, ("barrier",), _without_barrier, device, x, handle, shared, variant
+            )
+            yield f"{variant}: one for both", told_shared
 
 
 def _without_barrier(
-    device: qn.Device, x: qn.Buffer, handle: qn.Gate, scratches: list[qn.RouteScratch], variant: str
+    device: qn.Device, x: qn.Buffer, handle: qn.Gate, scratches: list[qn.RouteScratch], variant: Variant
 ) -> None:
     commands = device.command_buffer()
     with commands.compute_encoder(concurrent=True) as encoder:

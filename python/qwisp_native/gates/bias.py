@@ -9,7 +9,7 @@ import qwisp_native as qn
 from .compare import expect
 from .inputs import KINDS, choice_order, dense, golden, mixed, plant
 from .registry import PAIR, Checks, Context, gate
-from .routing import Layer, encode, route, variants_agree
+from .routing import Arrays, Layer, encode, route, variants_agree
 
 STEP = 2.0**-10  # one f16 ulp at 1
 NUDGE = 2.0**-23  # one f32 ulp at 1
@@ -39,7 +39,7 @@ def flips(context: Context) -> Checks:
             ("above", STEP + NUDGE, challenger),
         ):
             bias = qn.RouteBias(_resident(experts, challenger), eps * scale)
-            want = {"inds": np.array([[first]], np.int32), "scores": np.ones((1, 1), np.float16)}
+            want: Arrays = {"inds": np.array([[first]], np.int32), "scores": np.ones((1, 1), np.float16)}
             x = planted.x[row : row + 1]
             yield from variants_agree(
                 context, f"{word}, margin {scale} ulp", handle, x, 1, bias=bias, want=want

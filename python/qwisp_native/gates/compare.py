@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -47,13 +47,20 @@ def expect(condition: bool, text: str) -> str | None:
     return None if condition else text
 
 
-def raises(error: type[BaseException], words: tuple[str, ...], call: Any) -> str | None:
-    """None if `call()` raises `error` and its message holds every one of `words`."""
+def raises(
+    error: type[Exception] | tuple[type[Exception], ...],
+    words: tuple[str, ...],
+    call: Callable[..., object],
+    /,
+    *args: Any,
+    **options: Any,
+) -> str | None:
+    """None if the call raises `error` and its message holds every one of `words`."""
     try:
-        call()
+        call(*args, **options)
     except error as caught:
         missing = [word for word in words if word not in str(caught)]
         return f"{type(caught).__name__} without {missing}: {caught}" if missing else None
     except Exception as caught:  # the wrong exception is the finding
-        return f"{type(caught).__name__} instead of {error.__name__}: {caught}"
-    return f"no {error.__name__}"
+        return f"{type(caught).__name__}: {caught}"
+    return "nothing was raised"

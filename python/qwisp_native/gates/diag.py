@@ -10,7 +10,7 @@ import qwisp_native as qn
 
 from .compare import difference, differences, expect, raises
 from .inputs import Planted, dense, plant
-from .registry import PAIR, Checks, Context, gate
+from .registry import PAIR, Checks, Context, Variant, gate
 from .routing import Arrays, Layer, encode, filled, route, scratch_rows
 
 EXPERTS, TOP_K, HIDDEN, LAYERS, SLOTS, MAX_ROWS = 40, 6, 512, 3, 2, 4
@@ -105,7 +105,7 @@ def raw_logits(context: Context) -> Checks:
 
 
 def _one(
-    context: Context, handle: qn.Gate, case: Planted, variant: str, extras: dict[str, Any]
+    context: Context, handle: qn.Gate, case: Planted, variant: Variant, extras: dict[str, Any]
 ) -> str | None:
     rows = len(case.x)
     telemetry = Telemetry(context.device)
@@ -171,8 +171,8 @@ def remap(context: Context) -> Checks:
                 yield f"{name} {kind} {variant}", told
     scratch = qn.RouteScratch(device, rows=8, experts=EXPERTS, top_k=TOP_K)
     short = permutation[: EXPERTS - 1]
-    call = lambda: encode(device, [Layer(handle, case.x, scratch, PAIR, {"remap": short})])  # noqa: E731
-    yield "short table", raises(ValueError, ("remap", str(EXPERTS)), call)
+    layer = Layer(handle, case.x, scratch, PAIR, {"remap": short})
+    yield "short table", raises(ValueError, ("remap", str(EXPERTS)), encode, device, [layer])
 
 
 @gate("gc-diag-remap")

@@ -14,7 +14,7 @@ import numpy as np
 
 from .inputs import plant
 from .registry import Checks, Context, gate
-from .routing import planted_agrees
+from .routing import Arrays, planted_agrees
 
 FLAT = (0, 128, 64, 192, 32, 160, 96, 224)  # all 256 logits equal
 EIGHTHS = np.full((1, 8), 0.125, np.float16)
@@ -45,7 +45,7 @@ def outcome(
     context: Context, name: str, logits: Any, inds: Any, *, scores: Any = None, top_k: int = 8
 ) -> Checks:
     """The golden answer to planted logits, from the pair and every variant."""
-    want = {"inds": np.array([inds], np.int32)}
+    want: Arrays = {"inds": np.array([inds], np.int32)}
     if scores is not None:
         want["scores"] = np.asarray(scores, np.float16).reshape(1, -1)
     yield from planted_agrees(context, name, plant(logits), top_k, want)

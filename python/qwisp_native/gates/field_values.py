@@ -12,7 +12,7 @@ from .inputs import INF, LARGEST, dense, plant
 from .orders import all_equal_launches
 from .refusals import gate_arrays, small_gate
 from .registry import PAIR, Checks, Context
-from .routing import planted_agrees, route, variants_agree
+from .routing import Arrays, planted_agrees, route, variants_agree
 
 # ---- A. Ties and order
 
@@ -111,8 +111,8 @@ def padding_slots_never_named(context: Context) -> Checks:
 def only_minus_infinity_left(context: Context) -> Checks:
     """vllm-omni 7175: once only -inf is left, the chosen are chosen again."""
     logits = logits_of((7, 1), (9, 2), rest=-np.inf)
-    scores = [0.73096, 0.26904] + [0] * 6
-    yield from outcome(context, "7 -> 1, 9 -> 2", logits, (9, 7, 0, 0, 0, 0, 0, 0), scores=scores)
+    golden = [0.73096, 0.26904] + [0] * 6
+    yield from outcome(context, "7 -> 1, 9 -> 2", logits, (9, 7, 0, 0, 0, 0, 0, 0), scores=golden)
     # The repeated expert keeps its gate, though its place in the choice is taken.
     logits = logits_of((0, 2), (9, 1), rest=-np.inf)
     want = {"inds": np.array([[0, 9, 0, 0]], np.int32)}
@@ -182,8 +182,9 @@ def all_negative(context: Context) -> Checks:
 @fault("C")
 def renormalisation_cannot_be_switched_off(context: Context) -> Checks:
     """flashinfer 2889: the flag never reached the kernel."""
-    call = lambda: qn.Router(small_gate(context), top_k=2, renormalize=False)  # noqa: E731
-    yield "renormalize=False", raises(ValueError, ("contract always renormalises",), call)
+    words = ("contract always renormalises",)
+    told = raises(ValueError, words, qn.Router, small_gate(context), top_k=2, renormalize=False)
+    yield "renormalize=False", told
 
 
 @fault("C")
@@ -194,11 +195,11 @@ def dtype_of_the_caller(context: Context) -> Checks:
     for dtype in (np.float32, np.uint16):
         name = np.dtype(dtype).name
         words = (name, "float16")
-        yield f"x {name}", raises(TypeError, ("x", *words), lambda d=dtype: router(np.zeros((1, 512), d)))
-        call = lambda d=dtype: qn.Gate(context.device, weight, scales.astype(d), biases)  # noqa: E731
-        yield f"scales {name}", raises(TypeError, ("scales", *words), call)
-        call = lambda d=dtype: qn.Gate(context.device, weight, scales, biases.astype(d))  # noqa: E731
-        yield f"biases {name}", raises(TypeError, ("biases", *words), call)
+        yield f"x {name}", raises(TypeError, ("x", *words), router, np.zeros((1, 512), dtype))
+        arrays = (weight, scales.astype(dtype), biases)
+        yield f"scales {name}", raises(TypeError, ("scales", *words), qn.Gate, context.device, *arrays)
+        arrays = (weight, scales, biases.astype(dtype))
+        yield f"biases {name}", raises(TypeError, ("biases", *words), qn.Gate, context.device, *arrays)
 
 
 @fault("C")
@@ -216,7 +217,7 @@ def no_epsilon_in_the_denominator(context: Context) -> Checks:
     # Every chosen gate underflows: 0 / 0 is kept.
     planted = plant(logits_of((17, 0), rest=-30))
     resident = (np.arange(256) != 17).astype(np.int32)
-    nan = {"inds": np.array([FLAT], np.int32), "scores": np.full((1, 8), np.nan, np.float16)}
+    nan: Arrays = {"inds": np.array([FLAT], np.int32), "scores": np.full((1, 8), np.nan, np.float16)}
     bias = qn.RouteBias(resident, 40.0)
     yield from variants_agree(
         context, "0 / 0", planted.gate(context.device), planted.x, 8, bias=bias, want=nan

@@ -80,7 +80,7 @@ def choice_order(values: NDArray[Any], top_k: int) -> NDArray[np.int32]:
     if np.isnan(values).any():
         raise ValueError("NaN is not an order: only the tree says what such a row gives")
     index = np.arange(values.size)
-    reverse = sum((index >> bit & 1) << (7 - bit) for bit in range(8))
+    reverse = np.sum([(index >> bit & 1) << (7 - bit) for bit in range(8)], axis=0)
     order = np.lexsort((reverse, -values))[:top_k]
     return np.where(values[order] == -np.inf, 0, order).astype(np.int32)
 

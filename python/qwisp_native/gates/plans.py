@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import qwisp_native as qn
+from qwisp_native.settings import Fuse
 from qwisp_native.testing import RecordedCommand, record_route
 
 from .compare import expect
@@ -171,6 +172,8 @@ def flag_on(context: Context) -> Checks:
     bias = qn.RouteBias(np.ones(64, np.int32), 1.0)
     table = np.arange(64, dtype=np.int32)
     scratch = qn.RouteScratch(device, rows=2, experts=64, top_k=8)
+    grids: tuple[tuple[Fuse, tuple[int, ...]], ...]
+    grids = ((True, (2, 8, 1)), ("last", (2, 8, 1)), ("single", (2, 1, 1)))
     for name, options, use_bias, write_logits, rest in (
         ("plain", {}, False, False, []),
         ("logits", {"return_logits": True}, False, True, []),
@@ -187,7 +190,7 @@ def flag_on(context: Context) -> Checks:
     ):
         constants = {"hidden": 512, "experts": 64, "top_k": 8}
         constants |= {"use_bias": use_bias, "write_logits": write_logits}
-        for fuse, groups in ((True, (2, 8, 1)), ("last", (2, 8, 1)), ("single", (2, 1, 1))):
+        for fuse, groups in grids:
             kernel = "route_fused_rows_" + ("single" if fuse == "single" else "last")
             got = record_route(handle, scratch, x, rows=2, fuse=fuse, **options)
             names = [command.kernel for command in got]

@@ -8,7 +8,7 @@ import numpy as np
 
 import qwisp_native as qn
 
-from .compare import difference, expect, raises
+from .compare import AnyArray, difference, expect, raises
 from .inputs import dense
 from .registry import PAIR, Checks, Context, gate
 
@@ -28,31 +28,34 @@ def small_gate(context: Context, experts: int = 16) -> qn.Gate:
 def shapes(context: Context) -> Checks:
     """E % 8, E > 256, H % 512, K outside 1 ... E, rows too many: each named with value and limit."""
     device = context.device
-    for experts in (60, 62):
-        call = lambda e=experts: qn.Gate(device, *gate_arrays(e, 512))  # noqa: E731
-        yield f"E={experts}", raises(ValueError, ("experts", str(experts), "multiple of 8"), call)
-    for experts in (264, 384, 512):
-        call = lambda e=experts: qn.Gate(device, *gate_arrays(e, 512))  # noqa: E731
-        yield f"E={experts}", raises(ValueError, ("experts", str(experts), "256"), call)
+    for experts, limit in (
+        (60, "multiple of 8"),
+        (62, "multiple of 8"),
+        (264, "256"),
+        (384, "256"),
+        (512, "256"),
+    ):
+        words = ("experts", str(experts), limit)
+        yield f"E={experts}", raises(ValueError, words, qn.Gate, device, *gate_arrays(experts, 512))
     for hidden in (64, 256, 768):
-        call = lambda h=hidden: qn.Gate(device, *gate_arrays(8, h))  # noqa: E731
-        yield f"H={hidden}", raises(ValueError, ("hidden", str(hidden), "512"), call)
+        words = ("hidden", str(hidden), "512")
+        yield f"H={hidden}", raises(ValueError, words, qn.Gate, device, *gate_arrays(8, hidden))
     handle = small_gate(context)
     for top_k in (0, -1, 17):
-        call = lambda k=top_k: qn.Router(handle, top_k=k)  # noqa: E731
-        yield f"K={top_k}", raises(ValueError, ("top_k", str(top_k), "16"), call)
-        call = lambda k=top_k: qn.RouteScratch(device, rows=1, experts=16, top_k=k)  # noqa: E731
-        yield f"scratch K={top_k}", raises(ValueError, ("top_k", str(top_k)), call)
-    for variant in ("single", "last"):
-        call = lambda v=variant: qn.plan(device, 1, 512, 64, 33, fuse=v)  # noqa: E731
-        yield f"K=33 {variant}", raises(ValueError, ("fuse", variant, "33"), call)
-    rows = 2**31 // 512
-    yield "rows * hidden = 2^31", raises(ValueError, ("rows",), lambda: qn.plan(device, rows, 512, 8, 2))
-    rows = 2**31 // 256
-    call = lambda: qn.plan(device, rows, 512, 256, 8)  # noqa: E731
-    yield "rows * experts = 2^31", raises(ValueError, ("rows",), call)
-    yield "rows = 2^40", raises(ValueError, ("rows",), lambda: qn.plan(device, 2**40, 2048, 256, 8))
-    yield "rows = -1", raises(ValueError, ("rows",), lambda: qn.plan(device, -1, 512, 8, 2))
+        words = ("top_k", str(top_k), "16")
+        yield f"K={top_k}", raises(ValueError, words, qn.Router, handle, top_k=top_k)
+        told = raises(ValueError, words, qn.RouteScratch, device, rows=1, experts=16, top_k=top_k)
+        yield f"scratch K={top_k}", told
+    for variant in context.variants(1):
+        words = ("fuse", variant, "33")
+        yield f"K=33 {variant}", raises(ValueError, words, qn.plan, device, 1, 512, 64, 33, fuse=variant)
+    for name, rows, hidden, experts in (
+        ("rows * hidden = 2^31", 2**31 // 512, 512, 8),
+        ("rows * experts = 2^31", 2**31 // 256, 512, 256),
+        ("rows = 2^40", 2**40, 2048, 256),
+        ("rows = -1", -1, 512, 8),
+    ):
+        yield name, raises(ValueError, ("rows",), qn.plan, device, rows, hidden, experts, 2)
     largest = qn.plan(device, 2**31 // 512 - 1, 512, 8, 2)
     yield "just below 2^31", expect(largest.dispatches == 2, f"{largest.dispatches} dispatches")
 
@@ -75,7 +78,7 @@ def types(context: Context) -> Checks:
         ("big endian", x.astype(">f2"), TypeError, ("x",)),
         ("a list", [[0.0] * 512], TypeError, ("x",)),
     ):
-        yield f"x {name}", raises(error, words, lambda bad=bad: router(bad))
+        yield f"x {name}", raises(error, words, router, bad)
     weight, scales, biases = gate_arrays(16, 512)
     for name, arrays, error, words in (
         ("weight", (weight.astype(np.int8), scales, biases), TypeError, ("weight", "int8", "uint8")),
@@ -84,18 +87,21 @@ def types(context: Context) -> Checks:
         ("scales", (weight, scales[:, :4].copy(), biases), ValueError, ("scales", "4", "8")),
         ("biases", (weight, scales, biases[:8].copy()), ValueError, ("biases", "8", "16")),
     ):
-        yield f"{name} {error.__name__}", raises(error, words, lambda a=arrays: qn.Gate(device, *a))
+        yield f"{name} {error.__name__}", raises(error, words, qn.Gate, device, *arrays)
+
+    def biased(resident: AnyArray, eps: float) -> object:
+        return router(x, bias=qn.RouteBias(resident, eps))
+
     for name, resident, eps, error in (
         ("too short", np.zeros(15, np.int32), 1.0, ValueError),
         ("float resident", np.zeros(16, np.float32), 1.0, TypeError),
         ("eps NaN", np.zeros(16, np.int32), float("nan"), ValueError),
         ("eps inf", np.zeros(16, np.int32), float("inf"), ValueError),
     ):
-        call = lambda r=resident, e=eps: router(x, bias=qn.RouteBias(r, e))  # noqa: E731
-        yield f"bias {name}", raises(error, (), call)
-    told = raises(ValueError, ("renormal",), lambda: qn.Router(handle, top_k=2, renormalize=False))
+        yield f"bias {name}", raises(error, (), biased, resident, eps)
+    told = raises(ValueError, ("renormal",), qn.Router, handle, top_k=2, renormalize=False)
     yield "renormalize=False", told
-    yield "fuse", raises(ValueError, ("fuse", "both"), lambda: qn.Router(handle, top_k=2, fuse="both"))
+    yield "fuse", raises(ValueError, ("fuse", "both"), qn.Router, handle, top_k=2, fuse="both")
 
 
 @gate("refused-untouched")
@@ -112,7 +118,7 @@ def untouched(context: Context) -> Checks:
         ("out dtype", case.x, (inds, scores.astype(np.float32))),
         ("out order", case.x, (scores, inds)),
     ):
-        told = raises((TypeError, ValueError), (), lambda x=x, out=out: router(x, out=out))
+        told = raises((TypeError, ValueError), (), router, x, out=out)
         told = told or difference("inds", inds, np.full((3, 2), -5, np.int32))
         yield name, told or difference("scores", scores, np.full((3, 2), 7, np.float16))
     got = router(case.x, out=(inds, scores))

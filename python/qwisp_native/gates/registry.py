@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -13,8 +14,9 @@ import qwisp_native as qn
 # A gate yields one pair a check: its name, and None or the difference that it found.
 Checks = Iterator[tuple[str, str | None]]
 
-PAIR = "pair"
-FUSED = ("single", "last")
+Variant = Literal["pair", "single", "last"]
+PAIR: Variant = "pair"
+FUSED: tuple[Variant, ...] = ("single", "last")
 MAX_FUSED_TOP_K = 32
 
 
@@ -38,7 +40,7 @@ class Context:
         """A generator of its own for each key: inputs do not depend on what ran before."""
         return np.random.default_rng([self.seed, zlib.crc32(repr(key).encode())])
 
-    def variants(self, top_k: int) -> tuple[str, ...]:
+    def variants(self, top_k: int) -> tuple[Variant, ...]:
         """The fused variants that must exist; a silent fall back to the pair would prove nothing."""
         return FUSED if top_k <= MAX_FUSED_TOP_K else ()
 

@@ -12,14 +12,17 @@ import qwisp_native as qn
 
 from .compare import AnyArray, differences
 from .inputs import Half, Planted, choice_order
-from .registry import PAIR, Checks, Context
+from .registry import PAIR, Checks, Context, Variant
 
 Arrays = dict[str, AnyArray]
 
 
-def route(gate: qn.Gate, x: Half, top_k: int, fuse: str, *, logits: bool = True, bias: Any = None) -> Arrays:
+def route(
+    gate: qn.Gate, x: Half, top_k: int, fuse: Variant, *, logits: bool = True, bias: Any = None
+) -> Arrays:
     """One call of a Router, as arrays by name."""
-    out = qn.Router(gate, top_k=top_k, fuse=fuse)(x, return_logits=logits, bias=bias)
+    router = qn.Router(gate, top_k=top_k, fuse=fuse)
+    out = router(x, return_logits=True, bias=bias) if logits else router(x, bias=bias)
     return dict(zip(("inds", "scores", "logits"), out, strict=False))
 
 
@@ -63,7 +66,7 @@ class Layer:
     gate: qn.Gate
     x: Half
     scratch: qn.RouteScratch
-    fuse: str = PAIR
+    fuse: Variant = PAIR
     options: dict[str, Any] | None = None
 
 

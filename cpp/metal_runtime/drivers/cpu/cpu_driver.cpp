@@ -82,25 +82,27 @@ std::unique_ptr<Memory> CpuDriver::wrap(void *contents, size_t length) {
 }
 
 std::unique_ptr<Module> CpuDriver::compile(std::string_view text,
-                                           const std::map<std::string, std::string> &macros, std::string *error) {
+                                           const std::map<std::string, std::string> &macros,
+                                           std::string *error) {
     bool contracted = false;
     for (const auto &[name, value] : macros) {
         if (name != kContractMacro || value != "1") {
-            *error = "the CPU driver has no kernels compiled with the macro " + name + "=" + value + ", only with " +
-                     kContractMacro + "=1 or none";
+            *error = "the CPU driver has no kernels compiled with the macro " + name + "=" + value +
+                     ", only with " + kContractMacro + "=1 or none";
             return nullptr;
         }
         contracted = true;
     }
     if (contracted && !has_fma()) {
-        *error = std::string(kContractMacro) + "=1 needs a processor with fused multiply-add instructions (FMA)";
+        *error =
+            std::string(kContractMacro) + "=1 needs a processor with fused multiply-add instructions (FMA)";
         return nullptr;
     }
     const simt::KernelImage *const image = simt::find_image(text, contracted);
     if (image == nullptr) {
-        *error = "the CPU driver runs only shader text compiled into this build (sha256 " + simt::list_images() +
-                 "), not a text of " + std::to_string(text.size()) + " bytes with sha256 " +
-                 sha256_hex(text) + (contracted ? " and contraction" : "");
+        *error = "the CPU driver runs only shader text compiled into this build (sha256 " +
+                 simt::list_images() + "), not a text of " + std::to_string(text.size()) +
+                 " bytes with sha256 " + sha256_hex(text) + (contracted ? " and contraction" : "");
         return nullptr;
     }
     return std::make_unique<CpuModule>(*image);

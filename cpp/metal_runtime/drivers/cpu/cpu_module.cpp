@@ -11,23 +11,30 @@ namespace {
 
 ConstantType type_of(simt::ConstantKind kind) {
     switch (kind) {
-        case simt::ConstantKind::boolean: return ConstantType::boolean;
-        case simt::ConstantKind::uint32: return ConstantType::uint32;
-        case simt::ConstantKind::float32: break;
+        case simt::ConstantKind::boolean:
+            return ConstantType::boolean;
+        case simt::ConstantKind::uint32:
+            return ConstantType::uint32;
+        case simt::ConstantKind::float32:
+            break;
     }
     return ConstantType::float32;
 }
 
 const char *name_of(ConstantType type) {
     switch (type) {
-        case ConstantType::boolean: return "bool";
-        case ConstantType::uint32: return "uint";
-        case ConstantType::float32: break;
+        case ConstantType::boolean:
+            return "bool";
+        case ConstantType::uint32:
+            return "uint";
+        case ConstantType::float32:
+            break;
     }
     return "float";
 }
 
-std::vector<FunctionConstant> constants_of(const simt::KernelImage &image, const simt::FunctionImage &function) {
+std::vector<FunctionConstant> constants_of(const simt::KernelImage &image,
+                                           const simt::FunctionImage &function) {
     std::vector<FunctionConstant> constants;
     const auto add = [&](const simt::ConstantInfo &info) {
         constants.push_back({info.name, info.index, type_of(info.kind)});
@@ -107,8 +114,9 @@ std::string CpuKernel::prepare(const Dispatch &dispatch, simt::Launch &launch) c
     const auto [x, y, z] = dispatch.threads;
     const uint64_t limit = simt::kMaxThreads;
     if (x > limit || y > limit || z > limit || x * y * z > limit) {
-        return "kernel " + info_.name + ": a threadgroup of " + std::to_string(x) + " x " + std::to_string(y) +
-               " x " + std::to_string(z) + " threads, the limit is " + std::to_string(limit);
+        return "kernel " + info_.name + ": a threadgroup of " + std::to_string(x) + " x " +
+               std::to_string(y) + " x " + std::to_string(z) + " threads, the limit is " +
+               std::to_string(limit);
     }
     launch.threads = static_cast<uint32_t>(x * y * z);
     launch.label = [bindings = dispatch.bindings](uint32_t slot) {
@@ -128,7 +136,8 @@ std::string CpuKernel::prepare(const Dispatch &dispatch, simt::Launch &launch) c
 }
 
 CpuModule::CpuModule(const simt::KernelImage &image) : image_(image) {
-    for (uint32_t f = 0; f < image.function_count; f++) functions_.push_back(describe(image, image.functions[f]));
+    for (uint32_t f = 0; f < image.function_count; f++)
+        functions_.push_back(describe(image, image.functions[f]));
 }
 
 std::unique_ptr<Kernel> CpuModule::specialise(std::string_view name, const ConstantValues &constants,
@@ -143,8 +152,8 @@ std::unique_ptr<Kernel> CpuModule::specialise(std::string_view name, const Const
         const auto value = constants.find(constant.index);
         if (value != constants.end() && value->second.index() == static_cast<size_t>(constant.type)) continue;
         *error = "function '" + found->name + "' needs a value of type " + name_of(constant.type) +
-                 " for its function constant '" + constant.name + "' (index " + std::to_string(constant.index) +
-                 ")";
+                 " for its function constant '" + constant.name + "' (index " +
+                 std::to_string(constant.index) + ")";
         return nullptr;
     }
     const auto &function = image_.functions[found - functions_.begin()];

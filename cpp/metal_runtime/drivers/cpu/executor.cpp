@@ -24,7 +24,8 @@ class DefaultFloatEnvironment {
     std::fenv_t saved_;
 };
 
-// Stacks are worth keeping. A thread that runs kernels after its thread-local objects are gone gets a new one.
+// Stacks are worth keeping. A thread that runs kernels after its thread-local objects are gone gets a new
+// one.
 Threadgroup &threadgroup_of_this_thread() {
     thread_local Threadgroup *threadgroup = nullptr;
     struct Cleanup {
@@ -42,7 +43,8 @@ class ArrayProbe final : private Services {
   public:
     size_t measure(const KernelImage &image, const FunctionImage &function, const uint32_t *constants,
                    uint32_t constants_set) {
-        std::vector<uint32_t> ones(1024, 1);  // what constant arguments hold, and nothing can be divided by zero
+        std::vector<uint32_t> ones(1024,
+                                   1);  // what constant arguments hold, and nothing can be divided by zero
         std::array<Region, kMaxSlots> arguments;
         for (Region &argument : arguments) argument.base = reinterpret_cast<std::byte *>(ones.data());
         ThreadContext thread{};

@@ -23,7 +23,7 @@ struct RunawayLimits {
 struct Launch {
     const KernelImage *image;
     const FunctionImage *function;
-    std::array<Region, kMaxSlots> arguments;  // by slot
+    std::array<Region, kMaxSlots> arguments;          // by slot
     std::function<std::string(uint32_t slot)> label;  // of a buffer, for messages
     std::array<uint32_t, kMaxConstants> constants;
     uint32_t constants_set;  // one bit an index

@@ -26,11 +26,10 @@ class Fibre {
     void *stack_pointer_ = nullptr;
     void *mapping_ = nullptr;
     Fibre *previous_ = nullptr;
-    // For the sanitizers.
+    // For AddressSanitizer.
     const void *stack_bottom_ = nullptr;
     size_t stack_size_ = 0;
     [[maybe_unused]] void *fake_stack_ = nullptr;
-    [[maybe_unused]] void *tsan_fibre_ = nullptr;
 };
 
 }  // namespace qwisp::simt

@@ -7,7 +7,7 @@
 namespace qwisp::simt {
 
 inline constexpr uint32_t kImageAbi = 1;  // bump with any change in this file
-inline constexpr uint32_t kLanes = 32;  // of a simdgroup
+inline constexpr uint32_t kLanes = 32;    // of a simdgroup
 inline constexpr uint32_t kMaxSlots = 31;
 inline constexpr uint32_t kMaxConstants = 32;
 
@@ -54,9 +54,9 @@ class Services;
 // The running thread as its kernel sees it.
 struct ThreadContext {
     Services *services;
-    Region *arguments;         // by slot
-    const uint32_t *constants; // bits of the function constants, by index
-    uint32_t constants_set;    // one bit an index
+    Region *arguments;          // by slot
+    const uint32_t *constants;  // bits of the function constants, by index
+    uint32_t constants_set;     // one bit an index
     uint32_t group[3], groups[3];
     uint32_t index, lane, simdgroup, simdgroups;
 };

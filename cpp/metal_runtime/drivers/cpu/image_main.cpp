@@ -43,7 +43,8 @@ extern "C" __attribute__((visibility("hidden"))) const char qwisp_text_end[] asm
 namespace qwisp::kernels {
 namespace {
 
-// Only the text itself may use instructions that a processor may lack, not what the linker shares between files.
+// Only the text itself may use instructions that a processor may lack, not what the linker shares between
+// files.
 #if defined(QWISP_CONTRACT_COMPILER) && defined(__x86_64__)
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("fma"))), apply_to = function)
@@ -72,14 +73,10 @@ extern "C" __attribute__((visibility(QWISP_IMAGE_VISIBILITY))) const qwisp::simt
 QWISP_IMAGE_ENTRY() {
     using namespace qwisp;
     static const simt::KernelImage image{
-        simt::kImageAbi,
-        QWISP_IMAGE_CONTRACTED,
-        qwisp_text_begin,
-        static_cast<size_t>(qwisp_text_end - qwisp_text_begin),
-        kernels::kFunctions,
-        sizeof(kernels::kFunctions) / sizeof(kernels::kFunctions[0]),
-        &simt::first_constant,
-        &simt::current_slot,
+        simt::kImageAbi,       QWISP_IMAGE_CONTRACTED,
+        qwisp_text_begin,      static_cast<size_t>(qwisp_text_end - qwisp_text_begin),
+        kernels::kFunctions,   sizeof(kernels::kFunctions) / sizeof(kernels::kFunctions[0]),
+        &simt::first_constant, &simt::current_slot,
     };
     return &image;
 }

@@ -1,7 +1,8 @@
 // Kernels and their reflection, which follows from the types of their parameters. A kernel is a function
 //     static void name(Uses<constants...>,  // optional: the function constants that it reads
 //                      BufferArg<T, "name", slot>..., BufferArgIf<...>..., ConstantArg<...>...,
-//                      uint3 group, uint3 groups, uint thread_index, uint lane, uint simdgroup, uint simdgroups)
+//                      uint3 group, uint3 groups, uint thread_index, uint lane, uint simdgroup, uint
+//                      simdgroups)
 // Without Uses, a kernel with a BufferArgIf counts as reading every function constant of its image, and any
 // other kernel as reading none. Threadgroup arrays stand before the first access or barrier of a kernel.
 #pragma once
@@ -143,7 +144,8 @@ template <auto Kernel, class First, class... P>
 constexpr FunctionImage reflect(const char *name, void (*)(First, P...)) {
     static_assert(sizeof...(P) + 1 > kThreadArguments);
     constexpr auto &list = argument_list<First, P...>;
-    FunctionImage image{name, list.items, list.count, nullptr, list.conditional ? kEveryConstant : 0, nullptr};
+    FunctionImage image{name,   list.items, list.count, nullptr, list.conditional ? kEveryConstant : 0,
+                        nullptr};
     if constexpr (requires { First::kConstants; }) {
         image.constants = First::kConstants;
         image.constant_count = First::kCount;

@@ -21,9 +21,9 @@ inline uint simd_words(Rendezvous kind, uint value, uint operand, uint line) {
     return current->services->simd(kind, value, operand, line);
 }
 
-#define QWISP_SIMD_REDUCTION(name, T, kind)                                                  \
-    inline T name(T value, uint line = __builtin_LINE()) {                                   \
-        return as_type<T>(simd_words(Rendezvous::kind, as_type<uint>(value), 0, line));      \
+#define QWISP_SIMD_REDUCTION(name, T, kind)                                             \
+    inline T name(T value, uint line = __builtin_LINE()) {                              \
+        return as_type<T>(simd_words(Rendezvous::kind, as_type<uint>(value), 0, line)); \
     }
 QWISP_SIMD_REDUCTION(simd_sum, float, simd_sum_f32)  // the butterfly 16, 8, 4, 2, 1
 QWISP_SIMD_REDUCTION(simd_sum, uint, simd_sum_u32)
@@ -43,14 +43,15 @@ inline bool simd_all(bool value, uint line = __builtin_LINE()) {
     return simd_words(Rendezvous::simd_all, value, 0, line) != 0;
 }
 
-#define QWISP_SIMD_MOVE(name, operand, T, Bits)                                                              \
-    inline T name(T value, uint operand, uint line = __builtin_LINE()) {                                     \
-        return as_type<T>(static_cast<Bits>(simd_words(Rendezvous::name, as_type<Bits>(value), operand, line))); \
+#define QWISP_SIMD_MOVE(name, operand, T, Bits)                                                    \
+    inline T name(T value, uint operand, uint line = __builtin_LINE()) {                           \
+        return as_type<T>(                                                                         \
+            static_cast<Bits>(simd_words(Rendezvous::name, as_type<Bits>(value), operand, line))); \
     }
-#define QWISP_SIMD_MOVES(name, operand)          \
-    QWISP_SIMD_MOVE(name, operand, float, uint)  \
-    QWISP_SIMD_MOVE(name, operand, uint, uint)   \
-    QWISP_SIMD_MOVE(name, operand, int, uint)    \
+#define QWISP_SIMD_MOVES(name, operand)            \
+    QWISP_SIMD_MOVE(name, operand, float, uint)    \
+    QWISP_SIMD_MOVE(name, operand, uint, uint)     \
+    QWISP_SIMD_MOVE(name, operand, int, uint)      \
     QWISP_SIMD_MOVE(name, operand, ushort, ushort) \
     QWISP_SIMD_MOVE(name, operand, half, ushort)
 QWISP_SIMD_MOVES(simd_broadcast, lane)

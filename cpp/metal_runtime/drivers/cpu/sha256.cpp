@@ -58,7 +58,8 @@ std::string sha256_hex(std::string_view text) {
     std::string padded(text);
     padded.push_back('\x80');
     while (padded.size() % 64 != 56) padded.push_back('\0');
-    for (int shift = 56; shift >= 0; shift -= 8) padded.push_back(static_cast<char>(text.size() * 8 >> shift));
+    for (int shift = 56; shift >= 0; shift -= 8)
+        padded.push_back(static_cast<char>(text.size() * 8 >> shift));
     for (size_t at = 0; at < padded.size(); at += 64) {
         add_block(hash, reinterpret_cast<const unsigned char *>(padded.data()) + at);
     }

@@ -31,7 +31,8 @@ const char *move(Rendezvous kind, SimdLanes &lanes, uint32_t *lane) {
         *lane = l;
         const bool uniform = kind != Rendezvous::simd_shuffle;
         if (uniform && lanes.operands[l] != lanes.operands[0]) return "differs from lane 0's";
-        const uint32_t from = kind == Rendezvous::simd_shuffle_xor ? l ^ lanes.operands[l] : lanes.operands[l];
+        const uint32_t from =
+            kind == Rendezvous::simd_shuffle_xor ? l ^ lanes.operands[l] : lanes.operands[l];
         if (from >= lanes.count) return "names a lane that does not exist";
         results[l] = lanes.values[from];
     }
@@ -46,21 +47,43 @@ const char *combine(Rendezvous kind, SimdLanes &lanes, uint32_t *lane) {
     const auto larger = [](auto a, auto b) { return std::max(a, b); };
     const float nan = std::bit_cast<float>(0x7fc00000u);
     switch (kind) {
-        case Rendezvous::simd_sum_f32: reduce(lanes, -0.0f, [](float a, float b) { return a + b; }); break;
-        case Rendezvous::simd_sum_u32: reduce(lanes, 0u, [](uint32_t a, uint32_t b) { return a + b; }); break;
-        case Rendezvous::simd_max_f32: reduce(lanes, nan, maximum); break;
-        case Rendezvous::simd_min_f32: reduce(lanes, nan, minimum); break;
-        case Rendezvous::simd_max_u32: reduce(lanes, 0u, larger); break;
-        case Rendezvous::simd_min_u32: reduce(lanes, UINT32_MAX, smaller); break;
-        case Rendezvous::simd_max_i32: reduce(lanes, INT32_MIN, larger); break;
-        case Rendezvous::simd_min_i32: reduce(lanes, INT32_MAX, smaller); break;
-        case Rendezvous::simd_any: reduce(lanes, 0u, [](uint32_t a, uint32_t b) { return a | b; }); break;
-        case Rendezvous::simd_all: reduce(lanes, 1u, [](uint32_t a, uint32_t b) { return a & b; }); break;
+        case Rendezvous::simd_sum_f32:
+            reduce(lanes, -0.0f, [](float a, float b) { return a + b; });
+            break;
+        case Rendezvous::simd_sum_u32:
+            reduce(lanes, 0u, [](uint32_t a, uint32_t b) { return a + b; });
+            break;
+        case Rendezvous::simd_max_f32:
+            reduce(lanes, nan, maximum);
+            break;
+        case Rendezvous::simd_min_f32:
+            reduce(lanes, nan, minimum);
+            break;
+        case Rendezvous::simd_max_u32:
+            reduce(lanes, 0u, larger);
+            break;
+        case Rendezvous::simd_min_u32:
+            reduce(lanes, UINT32_MAX, smaller);
+            break;
+        case Rendezvous::simd_max_i32:
+            reduce(lanes, INT32_MIN, larger);
+            break;
+        case Rendezvous::simd_min_i32:
+            reduce(lanes, INT32_MAX, smaller);
+            break;
+        case Rendezvous::simd_any:
+            reduce(lanes, 0u, [](uint32_t a, uint32_t b) { return a | b; });
+            break;
+        case Rendezvous::simd_all:
+            reduce(lanes, 1u, [](uint32_t a, uint32_t b) { return a & b; });
+            break;
         case Rendezvous::simd_broadcast:
         case Rendezvous::simd_shuffle:
-        case Rendezvous::simd_shuffle_xor: return move(kind, lanes, lane);
+        case Rendezvous::simd_shuffle_xor:
+            return move(kind, lanes, lane);
         case Rendezvous::threadgroup_barrier:
-        case Rendezvous::simdgroup_barrier: break;
+        case Rendezvous::simdgroup_barrier:
+            break;
     }
     return nullptr;
 }

@@ -43,7 +43,6 @@ void Threadgroup::prepare(Launch &launch, const std::array<uint32_t, 3> &positio
     }
     context.simdgroups = (launch.threads + kLanes - 1) / kLanes;
     threads_.resize(launch.threads);
-    ready_.resize(launch.threads);
     ready_head_ = ready_count_ = 0;
     for (uint32_t t = 0; t < launch.threads; t++) {
         Thread &thread = threads_[t];
@@ -83,8 +82,8 @@ void Threadgroup::check(const Access &access, const char *verb, bool reads) {
     Region &region = *access.region;
     const bool inside = access.offset <= region.length && region.length - access.offset >= access.size;
     const bool aligned = (reinterpret_cast<uintptr_t>(region.base) + access.offset) % access.alignment == 0;
-    const bool in_budget = --region.budget >= 0;
     const bool bound = region.base != nullptr;
+    const bool in_budget = !bound || --region.budget >= 0;  // the null region belongs to all threads
     if (bound && inside && aligned && in_budget &&
         (!reads || region.shadow == nullptr || all_written(region.shadow + access.offset, access.size))) {
         return;
@@ -92,8 +91,8 @@ void Threadgroup::check(const Access &access, const char *verb, bool reads) {
     const std::string what = name_of(region);
     if (!bound) fault(std::string(verb) + " through a null pointer: " + what + " is not bound");
     const std::string where = std::to_string(access.size) + "-byte " + verb + " at byte offset " +
-                              std::to_string(static_cast<ptrdiff_t>(access.offset)) + " of " + what + ", length " +
-                              std::to_string(region.length) + " bytes";
+                              std::to_string(static_cast<ptrdiff_t>(access.offset)) + " of " + what +
+                              ", length " + std::to_string(region.length) + " bytes";
     if (!inside) fault("out of bounds: " + where);
     if (!aligned) fault("misaligned: " + where + ", alignment " + std::to_string(access.alignment));
     if (!in_budget) {
@@ -119,14 +118,20 @@ uint32_t Threadgroup::atomic(const Access &access, AtomicOp op, uint32_t operand
     check(access, op == AtomicOp::load ? "atomic read" : "atomic write", op != AtomicOp::store);
     auto *word = reinterpret_cast<uint32_t *>(access.region->base + access.offset);
     switch (op) {
-        case AtomicOp::load: return __atomic_load_n(word, __ATOMIC_RELAXED);
-        case AtomicOp::exchange: return __atomic_exchange_n(word, operand, __ATOMIC_RELAXED);
-        case AtomicOp::add: return __atomic_fetch_add(word, operand, __ATOMIC_RELAXED);
-        case AtomicOp::bit_or: return __atomic_fetch_or(word, operand, __ATOMIC_RELAXED);
-        case AtomicOp::store: break;
+        case AtomicOp::load:
+            return __atomic_load_n(word, __ATOMIC_RELAXED);
+        case AtomicOp::exchange:
+            return __atomic_exchange_n(word, operand, __ATOMIC_RELAXED);
+        case AtomicOp::add:
+            return __atomic_fetch_add(word, operand, __ATOMIC_RELAXED);
+        case AtomicOp::bit_or:
+            return __atomic_fetch_or(word, operand, __ATOMIC_RELAXED);
+        case AtomicOp::store:
+            break;
     }
     __atomic_store_n(word, operand, __ATOMIC_RELAXED);
-    if (access.region->shadow != nullptr) std::memset(access.region->shadow + access.offset, 0xff, access.size);
+    if (access.region->shadow != nullptr)
+        std::memset(access.region->shadow + access.offset, 0xff, access.size);
     return 0;
 }
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "executor.h"
 #include "fibre.h"
 #include "image.h"
-#include "executor.h"
 #include "schedule.h"
 #include "simd.h"
 
@@ -83,7 +83,7 @@ class Threadgroup final : private Services {
     std::vector<Thread> threads_;
     std::array<Meeting, 32> simdgroups_;
     Meeting whole_;
-    std::vector<uint32_t> ready_;  // a ring
+    std::array<uint32_t, kMaxThreads> ready_;  // a ring
     uint32_t ready_head_ = 0, ready_count_ = 0, finished_ = 0;
     Thread *current_ = nullptr;
     ThreadContext **image_current_ = nullptr;

@@ -9,21 +9,31 @@ namespace {
 
 const char *name_of(Rendezvous kind) {
     switch (kind) {
-        case Rendezvous::threadgroup_barrier: return "threadgroup_barrier";
-        case Rendezvous::simdgroup_barrier: return "simdgroup_barrier";
+        case Rendezvous::threadgroup_barrier:
+            return "threadgroup_barrier";
+        case Rendezvous::simdgroup_barrier:
+            return "simdgroup_barrier";
         case Rendezvous::simd_sum_f32:
-        case Rendezvous::simd_sum_u32: return "simd_sum";
+        case Rendezvous::simd_sum_u32:
+            return "simd_sum";
         case Rendezvous::simd_max_f32:
         case Rendezvous::simd_max_u32:
-        case Rendezvous::simd_max_i32: return "simd_max";
+        case Rendezvous::simd_max_i32:
+            return "simd_max";
         case Rendezvous::simd_min_f32:
         case Rendezvous::simd_min_u32:
-        case Rendezvous::simd_min_i32: return "simd_min";
-        case Rendezvous::simd_any: return "simd_any";
-        case Rendezvous::simd_all: return "simd_all";
-        case Rendezvous::simd_broadcast: return "simd_broadcast";
-        case Rendezvous::simd_shuffle: return "simd_shuffle";
-        case Rendezvous::simd_shuffle_xor: return "simd_shuffle_xor";
+        case Rendezvous::simd_min_i32:
+            return "simd_min";
+        case Rendezvous::simd_any:
+            return "simd_any";
+        case Rendezvous::simd_all:
+            return "simd_all";
+        case Rendezvous::simd_broadcast:
+            return "simd_broadcast";
+        case Rendezvous::simd_shuffle:
+            return "simd_shuffle";
+        case Rendezvous::simd_shuffle_xor:
+            return "simd_shuffle_xor";
     }
     return "unknown operation";
 }
@@ -40,8 +50,8 @@ std::string Threadgroup::describe(const std::string &what, const std::string &wh
     const auto &group = threads_.front().group;
     const std::string order = launch_->seed ? "seed " + std::to_string(*launch_->seed) : "natural order";
     return std::string("kernel ") + launch_->function->name + ": " + what + "; threadgroup (" +
-           std::to_string(group[0]) + ", " + std::to_string(group[1]) + ", " + std::to_string(group[2]) + ")" +
-           where + ", " + order;
+           std::to_string(group[0]) + ", " + std::to_string(group[1]) + ", " + std::to_string(group[2]) +
+           ")" + where + ", " + order;
 }
 
 std::string Threadgroup::name_of(const Region &region) const {
@@ -56,8 +66,8 @@ std::string Threadgroup::name_of(const Region &region) const {
 void Threadgroup::fault(const std::string &what) const {
     const Thread &thread = *current_;
     throw Fault{describe(what, ", thread " + std::to_string(thread.index) + " (simdgroup " +
-                                   std::to_string(thread.simdgroup) + ", lane " + std::to_string(thread.lane) +
-                                   ")")};
+                                   std::to_string(thread.simdgroup) + ", lane " +
+                                   std::to_string(thread.lane) + ")")};
 }
 
 std::string Threadgroup::describe_threads(uint32_t first, uint32_t count) const {
@@ -71,10 +81,11 @@ std::string Threadgroup::describe_threads(uint32_t first, uint32_t count) const 
         if (++ranges > kMaxRanges) return list + ", ...";
         uint32_t to = from + 1;
         while (to < first + count && doing(to) == doing(from)) to++;
-        list += list.empty() ? "" : ", ";
-        list += to - from == 1 ? "thread " + std::to_string(from)
-                               : "threads " + std::to_string(from) + "-" + std::to_string(to - 1);
-        list += " " + doing(from);
+        if (!list.empty()) list += ", ";
+        list += to - from == 1 ? "thread " : "threads ";
+        list += std::to_string(from);
+        if (to - from > 1) list.append("-").append(std::to_string(to - 1));
+        list.append(" ").append(doing(from));
         from = to;
     }
     return list;
@@ -87,7 +98,8 @@ std::string Threadgroup::describe_stall() const {
     };
     const auto stuck = std::find_if(threads_.begin(), threads_.end(), in_simd_operation);
     if (stuck == threads_.end()) {
-        return describe("divergent barrier: " + describe_threads(0, static_cast<uint32_t>(threads_.size())), "");
+        return describe("divergent barrier: " + describe_threads(0, static_cast<uint32_t>(threads_.size())),
+                        "");
     }
     const uint32_t simdgroup = stuck->simdgroup;
     return describe(

@@ -12,6 +12,11 @@ namespace {
 
 struct Unwind {};  // thrown into the threads that are left when a threadgroup has failed
 
+constexpr uint32_t wrap(uint32_t i) {
+    static_assert((kMaxThreads & (kMaxThreads - 1)) == 0);
+    return i & (kMaxThreads - 1);
+}
+
 }  // namespace
 
 uint32_t Threadgroup::lanes_of(uint32_t simdgroup) const {
@@ -20,7 +25,7 @@ uint32_t Threadgroup::lanes_of(uint32_t simdgroup) const {
 
 void Threadgroup::make_ready(Thread &thread) {
     if (thread.state == State::waiting) thread.state = State::ready;
-    ready_[(ready_head_ + ready_count_++) % ready_.size()] = thread.index;
+    ready_[wrap(ready_head_ + ready_count_++)] = thread.index;
 }
 
 Threadgroup::Thread *Threadgroup::pick() {
@@ -32,8 +37,8 @@ Threadgroup::Thread *Threadgroup::pick() {
         return nullptr;
     }
     uint32_t &first = ready_[ready_head_];
-    if (launch_->seed) std::swap(first, ready_[(ready_head_ + random_.below(ready_count_)) % ready_.size()]);
-    ready_head_ = (ready_head_ + 1) % static_cast<uint32_t>(ready_.size());
+    if (launch_->seed) std::swap(first, ready_[wrap(ready_head_ + random_.below(ready_count_))]);
+    ready_head_ = wrap(ready_head_ + 1);
     ready_count_--;
     return &threads_[first];
 }

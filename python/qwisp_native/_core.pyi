@@ -1,0 +1,680 @@
+# Written by cpp/python/make_stub.py.
+# ruff: noqa
+"""
+The compiled part of qwisp_native; use that.
+"""
+
+from __future__ import annotations
+import collections.abc
+import numpy
+import numpy.typing
+import qwisp_native.arrays
+import qwisp_native.settings
+import typing
+
+__all__: list[str] = [
+    "Buffer",
+    "CommandBuffer",
+    "ComputeEncoder",
+    "Device",
+    "Gate",
+    "RouteBias",
+    "RouteDiag",
+    "RoutePlan",
+    "RouteScratch",
+    "Router",
+    "available_devices",
+    "encode_moe_route_rows",
+    "load_kernel_image",
+    "plan",
+    "record_route",
+    "scratch_state",
+    "shader_sha256",
+]
+
+class Device:
+    """
+    A device that routes: its shaders are compiled when it is made.
+
+    Args:
+        kind: "cpu" (the software device: the shaders' threads run on the processor) or "metal" (an Apple GPU).
+            None: QWISP_DEVICE, or the best that there is.
+        contract: "off" (every operation rounds on its own, as docs/contract.md section 2 has it) or "compiler"
+            (multiplications and additions contract as the compiler likes, for parity with an engine that is built
+            so; Apple GPUs only in effect). None: QWISP_CONTRACT.
+
+    Raises:
+        TypeError, ValueError: a kind or contract that does not exist, or an environment variable that is wrong.
+        DeviceError: the device is not here, or the shaders do not compile (with the compiler's own message).
+
+    A device may be used from several threads at once.
+    """
+    def __init__(self, kind: str | None = None, *, contract: str | None = None) -> None: ...
+    def __repr__(self) -> str: ...
+    def buffer(self, array: qwisp_native.arrays.ArrayInput, label: str | None = None) -> Buffer:
+        """
+        A buffer with a copy of `array`.
+
+        Args:
+            array: any shape, of bool, (u)int8 to (u)int64 or float16 to float64; C-contiguous. numpy, the buffer
+                protocol, or DLPack on the CPU.
+            label: a name for error messages and for tools that capture frames.
+
+        Raises:
+            TypeError: not an array, or another dtype.
+            ValueError: not contiguous, or not on the CPU.
+            MemoryError: the device does not have it.
+        """
+    def command_buffer(self) -> CommandBuffer:
+        """
+        A new, empty command buffer on the device's queue.
+        """
+    def empty(
+        self,
+        shape: int | collections.abc.Sequence[int],
+        dtype: numpy.typing.DTypeLike,
+        label: str | None = None,
+    ) -> Buffer:
+        """
+        A buffer of zeros.
+
+        Args:
+            shape: an int or a sequence of ints, each >= 0.
+            dtype: bool, (u)int8 to (u)int64 or float16 to float64.
+            label: a name for error messages and for tools that capture frames.
+
+        Raises:
+            TypeError, ValueError: a wrong dtype or shape.
+            MemoryError: the device does not have it.
+        """
+    @property
+    def contract(self) -> str:
+        """
+        "off" or "compiler".
+        """
+    @property
+    def kind(self) -> str:
+        """
+        "cpu" or "metal".
+        """
+    @property
+    def name(self) -> str:
+        """
+        The device's own name.
+        """
+    @property
+    def shader_sha256(self) -> str:
+        """
+        SHA-256, in hex, of the shader text that this device compiled.
+        """
+    @property
+    def simt_seed(self) -> int | None:
+        """
+        Seed of the order in which the software device runs threads and threadgroups.
+
+        None: in their natural order. The seed belongs to the software device of the process, so all Device("cpu")
+        objects share it. The first value comes from QWISP_SIMT_SEED.
+
+        Raises:
+            TypeError: not an int or None.
+            ValueError: a seed below 0 or above 2^63 - 1, or a device that is not the software device.
+        """
+    @simt_seed.setter
+    def simt_seed(self, arg1: int | None) -> None: ...
+
+class Buffer:
+    """
+    Memory that the device and this process share, with a shape and a dtype.
+
+    Made by Device.buffer and Device.empty. A command buffer keeps the buffers that it uses alive.
+    """
+    def __repr__(self: Buffer) -> str: ...
+    @property
+    def array(self) -> numpy.typing.NDArray[typing.Any]:
+        """
+        The buffer's own memory as a numpy array, without a copy.
+
+        The array keeps the memory alive. Nothing guards it against a command buffer that is still running: read and
+        write after CommandBuffer.wait_until_completed.
+        """
+    @property
+    def device(self) -> Device:
+        """
+        Where it was made.
+        """
+    @property
+    def dtype(self) -> numpy.dtype[typing.Any]:
+        """
+        A numpy dtype.
+        """
+    @property
+    def label(self) -> str:
+        """
+        "" if it has none.
+        """
+    @property
+    def nbytes(self) -> int:
+        """
+        In bytes.
+        """
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """
+        A tuple of ints.
+        """
+
+class CommandBuffer:
+    """
+    Commands for a device, run in order once they are committed.
+
+    Made by Device.command_buffer. Fill it through one or more encoders, one at a time, then commit it and wait. A
+    call out of order is a RuntimeError. Not needed for Router, which has its own.
+    """
+    def __repr__(self) -> str: ...
+    def commit(self) -> None:
+        """
+        Hands the commands to the device. RuntimeError if committed before or if an encoder is open.
+        """
+    def compute_encoder(self, concurrent: bool = False) -> ComputeEncoder:
+        """
+        A new encoder. RuntimeError if one is open or after commit.
+        """
+    def wait_until_completed(self) -> None:
+        """
+        Blocks until the commands have run. The GIL is released meanwhile.
+
+        Raises:
+            RuntimeError: the command buffer is not committed.
+            DeviceError: a command failed, with the device's own message. Scratches that it used are cleared, so they can
+                be used again.
+        """
+    @property
+    def device(self) -> Device:
+        """
+        Where it was made.
+        """
+    @property
+    def gpu_time(self) -> float | None:
+        """
+        Seconds that the device spent, as it says itself; None until completed.
+        """
+    @property
+    def status(self) -> str:
+        """
+        "not committed", "encoding" (an encoder is open), "committed", "completed" or "error".
+        """
+
+class ComputeEncoder:
+    """
+    Writes commands into a command buffer. A context manager: it ends on leaving.
+
+    Serial (the default): each command sees what those before it wrote. Concurrent: commands may overlap;
+    encode_moe_route_rows issues the barriers inside a route, and the caller calls memory_barrier between what writes
+    a buffer and what reads it otherwise (x before a route, results after it, two routes that share a scratch).
+    """
+    def __enter__(self) -> ComputeEncoder: ...
+    def __exit__(self, kind: typing.Any, error: typing.Any, trace: typing.Any) -> None: ...
+    def end_encoding(self) -> None:
+        """
+        No more commands from this encoder. RuntimeError if it has ended.
+        """
+    def memory_barrier(self) -> None:
+        """
+        Commands after it see what those before it wrote to buffers. RuntimeError if the encoder has ended.
+        """
+    @property
+    def concurrent(self) -> bool:
+        """
+        False: serial.
+        """
+
+class Gate:
+    """
+    A layer's router gate on a device: 8-bit affine weights in groups of 64 columns, as MLX stores them.
+
+    E experts, H hidden columns; H a multiple of 512, E a multiple of 8 and at most 256 (docs/contract.md section 1).
+
+    Args:
+        device: where the copies go.
+        weight: uint32 [E, H/4] (four codes a word, the lowest byte first) or uint8 [E, H].
+        scales, biases: float16 [E, H/64]. Column c of expert e stands for scales[e, c // 64] * code + biases[e, c // 64].
+
+    Raises:
+        TypeError, ValueError: a wrong dtype, shape or layout, or a limit.
+        MemoryError: the device does not have it.
+    """
+    @staticmethod
+    def from_weights(device: Device, weights: typing.Any) -> Gate:
+        """
+        A gate from one layer of a checkpoint.
+
+        Args:
+            device: where the gate goes.
+            weights: one of the values of load_gates(path); anything with weight, scales and biases will do.
+        """
+    @staticmethod
+    def quantize(device: Device, dense: qwisp_native.arrays.ArrayInput) -> Gate:
+        """
+        A gate from dense weights: the bytes that mlx.core.quantize(bits=8, group_size=64) gives.
+
+        Args:
+            device: where the gate goes.
+            dense: float16, float32 or float64 [E, H], finite. See qwisp_native.quantize.
+
+        Raises:
+            TypeError, ValueError: a wrong dtype, shape, layout or value.
+            MemoryError: the device does not have it.
+        """
+    def __init__(
+        self,
+        device: Device,
+        weight: qwisp_native.arrays.ArrayInput,
+        scales: qwisp_native.arrays.ArrayInput,
+        biases: qwisp_native.arrays.ArrayInput,
+    ) -> None: ...
+    def __repr__(self) -> str: ...
+    @property
+    def biases(self) -> numpy.typing.NDArray[numpy.float16]:
+        """
+        float16 [E, H/64], read only, without a copy.
+        """
+    @property
+    def device(self) -> Device:
+        """
+        Where it is.
+        """
+    @property
+    def experts(self) -> int:
+        """
+        E.
+        """
+    @property
+    def hidden(self) -> int:
+        """
+        H.
+        """
+    @property
+    def scales(self) -> numpy.typing.NDArray[numpy.float16]:
+        """
+        float16 [E, H/64], read only, without a copy.
+        """
+    @property
+    def weight(self) -> numpy.typing.NDArray[numpy.uint8]:
+        """
+        uint8 [E, H], read only, without a copy.
+        """
+
+class RouteScratch:
+    """
+    Buffers that encode_moe_route_rows writes: its results, and what the fused kernels keep between threadgroups.
+
+    A scratch serves one route at a time: command buffers in flight at once need one each.
+
+    Args:
+        device: where the buffers are made.
+        rows: the most rows that a route may have.
+        experts: E of the gate.
+        top_k: K, from 1 to experts.
+
+    Raises:
+        TypeError, ValueError: a limit, with the value found.
+        MemoryError: the device does not have it.
+    """
+    def __init__(self, device: Device, rows: int, experts: int, top_k: int) -> None: ...
+    def __repr__(self) -> str: ...
+    @property
+    def device(self) -> Device:
+        """
+        Where it is.
+        """
+    @property
+    def experts(self) -> int:
+        """
+        E.
+        """
+    @property
+    def inds(self) -> numpy.typing.NDArray[numpy.int32]:
+        """
+        int32 [rows, K], the chosen experts in order of choice, without a copy.
+        """
+    @property
+    def logits(self) -> numpy.typing.NDArray[numpy.float16]:
+        """
+        float16 [rows, E], raw, without a copy. Written by the pair, or if logits or diag were asked for.
+        """
+    @property
+    def rows(self) -> int:
+        """
+        Its room.
+        """
+    @property
+    def scores(self) -> numpy.typing.NDArray[numpy.float16]:
+        """
+        float16 [rows, K], renormalised, in the same order, without a copy.
+        """
+    @property
+    def top_k(self) -> int:
+        """
+        K.
+        """
+
+class RouteBias:
+    """
+    Prefers experts that are resident: the choice is made on logit + eps for those (docs/contract.md section 4).
+
+    Scores come from the unbiased logits.
+
+    Args:
+        resident: int32 or bool [E], not 0 for a resident expert: an array (copied), or an int32 Buffer, whose
+            contents at the time of routing count.
+        eps: added in float32; it must be finite. <= 0 means unbiased.
+
+    Raises:
+        TypeError, ValueError: a wrong dtype, shape or eps.
+    """
+    def __init__(self, resident: qwisp_native.arrays.ArrayInput | Buffer, eps: float) -> None: ...
+    @property
+    def eps(self) -> float:
+        """
+        As rounded to float32.
+        """
+
+class RouteDiag:
+    """
+    Where a route leaves its telemetry (docs/contract.md section 5).
+
+    inds of M <= max_rows rows go to element ((slot * layers + layer) * max_rows) * K of `inds`; raw logits go to
+    element layer * E of `logits`, only if M == 1 and slot == 0. Expert ids are those before any remap.
+
+    Args:
+        inds: int32 Buffer, large enough for this layer and slot.
+        logits: float16 Buffer, large enough for this layer.
+        layer, layers: which layer, from 0, of how many.
+        slot: the chain slot, from 0.
+        max_rows: rows that a slot has room for.
+
+    Raises:
+        TypeError, ValueError: a wrong buffer here; a place that cannot be, or a buffer too small, when it is used.
+    """
+    def __init__(
+        self, inds: Buffer, logits: Buffer, *, layer: int, layers: int, slot: int = 0, max_rows: int
+    ) -> None: ...
+    @property
+    def inds(self) -> Buffer:
+        """
+        int32 Buffer.
+        """
+    @property
+    def layer(self) -> int:
+        """
+        From 0.
+        """
+    @property
+    def layers(self) -> int:
+        """
+        How many.
+        """
+    @property
+    def logits(self) -> Buffer:
+        """
+        float16 Buffer.
+        """
+    @property
+    def max_rows(self) -> int:
+        """
+        Rows that a slot has room for.
+        """
+    @property
+    def slot(self) -> int:
+        """
+        The chain slot, from 0.
+        """
+
+class RoutePlan:
+    """
+    Which kernels a route runs, and why.
+    """
+    def __repr__(self) -> str: ...
+    @property
+    def barriers(self) -> int:
+        """
+        Barriers that a concurrent encoder gets; a serial one needs none.
+        """
+    @property
+    def dispatches(self) -> int:
+        """
+        How many there are.
+        """
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """
+        The kernels, in order; none for 0 rows.
+        """
+    @property
+    def reason(self) -> str:
+        """
+        Why this variant.
+        """
+    @property
+    def variant(self) -> str:
+        """
+        "pair", "single" or "last".
+        """
+
+class Router:
+    """
+    Routes rows through a gate: hidden rows in, chosen experts and their scores out.
+
+    The results are those of docs/contract.md, bit for bit, whatever `fuse` is. A Router may be called from several
+    threads at once.
+
+    Args:
+        gate: E experts, H columns.
+        top_k: K, from 1 to E.
+        fuse: None (the device's default, from QWISP_FUSE_ROUTE), False (the pair of kernels), True (fused where a
+            variant exists, else the pair), "auto" (fused where it was measured to win), or a variant: "pair", "single",
+            "last".
+        renormalize: only True: the contract always renormalises the K scores.
+
+    Raises:
+        TypeError, ValueError: an argument, with the value found and what it may be.
+    """
+    @typing.overload
+    def __call__(
+        self,
+        x: qwisp_native.arrays.ArrayInput,
+        *,
+        return_logits: typing.Literal[False] = False,
+        bias: RouteBias | None = None,
+        out: collections.abc.Sequence[qwisp_native.arrays.ArrayInput] | None = None,
+    ) -> tuple[numpy.typing.NDArray[numpy.int32], numpy.typing.NDArray[numpy.float16]]:
+        """
+        Routes M rows. Blocks until done; the GIL is released meanwhile.
+
+        Args:
+            x: float16 [M, H], C-contiguous: numpy, the buffer protocol, or DLPack on the CPU. M = 0 gives empty arrays.
+            return_logits: also return the raw gate logits.
+            bias: prefer resident experts.
+            out: (inds, scores) or, with return_logits, (inds, scores, logits), to be written and returned instead of fresh
+                arrays. They must not overlap. They are written only once the device has succeeded.
+
+        Returns:
+            inds: int32 [M, K], the chosen experts in order of choice. A row that is NaN or -inf may repeat expert 0; see
+                repeated_rows.
+            scores: float16 [M, K], renormalised, in the same order.
+            logits: float16 [M, E], with return_logits.
+
+        Raises:
+            TypeError, ValueError: an argument, with what it was and what it may be; a named variant that does not exist for
+                this request.
+            DeviceError: the device failed, with its own message.
+            MemoryError: the device, or this process, does not have the memory.
+        """
+    @typing.overload
+    def __call__(
+        self,
+        x: qwisp_native.arrays.ArrayInput,
+        *,
+        return_logits: typing.Literal[True],
+        bias: RouteBias | None = None,
+        out: collections.abc.Sequence[qwisp_native.arrays.ArrayInput] | None = None,
+    ) -> tuple[
+        numpy.typing.NDArray[numpy.int32],
+        numpy.typing.NDArray[numpy.float16],
+        numpy.typing.NDArray[numpy.float16],
+    ]:
+        """
+        The same, with raw logits.
+        """
+    def __init__(
+        self,
+        gate: Gate,
+        top_k: int = 8,
+        fuse: qwisp_native.settings.Fuse | None = None,
+        renormalize: bool = True,
+    ) -> None: ...
+    def __repr__(self) -> str: ...
+    def plan(
+        self,
+        rows: int,
+        *,
+        bias: bool = False,
+        logits: bool = False,
+        fuse: qwisp_native.settings.Fuse | None = None,
+    ) -> RoutePlan:
+        """
+        What a call with this many rows would run. Nothing is routed.
+
+        Args:
+            rows: M.
+            bias: with a residency bias of eps > 0.
+            logits: with return_logits.
+            fuse: instead of the router's own.
+
+        Raises:
+            TypeError, ValueError: a limit, or a named variant that does not exist for this request.
+            DeviceError: a kernel that the device cannot run.
+        """
+    @property
+    def fuse(self) -> qwisp_native.settings.Fuse:
+        """
+        What it was asked: False, True, "auto", "pair", "single" or "last".
+        """
+    @property
+    def gate(self) -> Gate:
+        """
+        Its gate.
+        """
+    @property
+    def top_k(self) -> int:
+        """
+        K.
+        """
+
+def available_devices() -> list[tuple[str, str]]:
+    """
+    (kind, name) of each device that can be used now.
+    """
+
+def encode_moe_route_rows(
+    encoder: ComputeEncoder,
+    x: Buffer,
+    gate: Gate,
+    scratch: RouteScratch,
+    *,
+    rows: int,
+    fuse: qwisp_native.settings.Fuse | None = None,
+    bias: RouteBias | None = None,
+    diag: RouteDiag | None = None,
+    remap: qwisp_native.arrays.ArrayInput | Buffer | None = None,
+    return_logits: bool = False,
+) -> RoutePlan:
+    """
+    Writes one layer's routing into an encoder. Returns the plan that it followed.
+
+    Results are in the scratch once the command buffer has completed: inds and scores, and logits if the pair ran or if
+    return_logits or diag asked for them. The same arguments encode the same commands. If it raises, nothing was encoded.
+
+    Args:
+        encoder: an open ComputeEncoder of the gate's device.
+        x: float16 Buffer [>= rows, H], the hidden rows.
+        gate: E experts, H columns.
+        scratch: for E experts and K = its top_k, with room for the rows.
+        rows: M, from 0 to the scratch's rows.
+        fuse: None (the device's default, from QWISP_FUSE_ROUTE), False, True (fused where a variant exists, else the
+            pair), "auto" (fused where it was measured to win), or a variant: "pair", "single", "last".
+        bias: prefer resident experts.
+        diag: also leave telemetry: raw logits, and expert ids before any remap.
+        remap: int32 Buffer or array [>= E]: inds become remap[inds], after diag. An array is copied.
+        return_logits: raw logits in the scratch whatever the route.
+
+    Raises:
+        TypeError, ValueError: an argument, by name, with the value found and what it may be; a named variant that does
+            not exist for this request.
+        RuntimeError: the encoder has ended.
+        DeviceError: a kernel that the device cannot run.
+    """
+
+def load_kernel_image(path: str) -> None:
+    """
+    For qwisp_native.testing.load_kernel_image.
+    """
+
+def plan(
+    device: Device,
+    rows: int,
+    hidden: int,
+    experts: int,
+    top_k: int,
+    fuse: qwisp_native.settings.Fuse | None = None,
+    bias: bool = False,
+    logits: bool = False,
+    diag: bool = False,
+    remap: bool = False,
+) -> RoutePlan:
+    """
+    What a route of this shape would run. Nothing is routed.
+
+    Args:
+        device: the device that would run it.
+        rows, hidden, experts, top_k: M >= 0, H, E, K. M * H and M * E must be below 2^31.
+        fuse: None (the device's default, from QWISP_FUSE_ROUTE), False, True (fused where a variant exists, else the
+            pair), "auto" (fused where it was measured to win), or a variant: "pair", "single", "last".
+        bias: with a residency bias of eps > 0.
+        logits: with raw logits wanted.
+        diag: with telemetry.
+        remap: with a slot table.
+
+    Raises:
+        TypeError, ValueError: a limit, with the value found; a named variant that does not exist for this request.
+        DeviceError: a kernel that the device cannot run.
+    """
+
+def record_route(
+    x: Buffer,
+    gate: Gate,
+    scratch: RouteScratch,
+    *,
+    rows: int,
+    fuse: qwisp_native.settings.Fuse | None = None,
+    bias: RouteBias | None = None,
+    diag: RouteDiag | None = None,
+    remap: qwisp_native.arrays.ArrayInput | Buffer | None = None,
+    return_logits: bool = False,
+    concurrent: bool = False,
+) -> list[typing.Any]:
+    """
+    For qwisp_native.testing.record_route.
+    """
+
+def scratch_state(scratch: RouteScratch) -> tuple[bytes, bytes]:
+    """
+    For qwisp_native.testing.scratch_is_cleared.
+    """
+
+def shader_sha256() -> str:
+    """
+    SHA-256, in hex, of the shader text in this module.
+    """
+
+__version__: str

@@ -1,0 +1,46 @@
+"""The C++ tests on aarch64, under qemu-user: `pytest -m qemu`. Debian: g++-aarch64-linux-gnu, qemu-user-static."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+COMPILER = shutil.which("aarch64-linux-gnu-g++")
+QEMU = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
+CMAKE = shutil.which("cmake")
+
+
+def run(*command: str | Path) -> str:
+    done = subprocess.run(
+        [str(each) for each in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    return done.stdout
+
+
+@pytest.mark.qemu
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(not (COMPILER and QEMU and CMAKE), reason="no aarch64 compiler, qemu-user or cmake")
+def test_cpp_tests(tmp_path: Path) -> None:
+    options = {
+        "CMAKE_SYSTEM_NAME": "Linux",
+        "CMAKE_SYSTEM_PROCESSOR": "aarch64",
+        "CMAKE_CXX_COMPILER": COMPILER,
+        "CMAKE_CROSSCOMPILING_EMULATOR": f"{QEMU};-L;/usr/aarch64-linux-gnu",
+        "DOCTEST_INCLUDE": "/usr/include",  # header only: the host's serves
+        "QWISP_BUILD_PYTHON": "OFF",
+        "QWISP_BUILD_TESTS": "ON",
+    }
+    run(str(CMAKE), "-S", ROOT, "-B", tmp_path, *(f"-D{name}={value}" for name, value in options.items()))
+    run(str(CMAKE), "--build", tmp_path, "--parallel", str(os.cpu_count() or 1))
+    told = run(str(CMAKE).replace("cmake", "ctest"), "--test-dir", tmp_path, "--output-on-failure")
+    assert "100% tests passed" in told
