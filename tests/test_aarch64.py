@@ -1,4 +1,7 @@
-"""The C++ tests on aarch64, under qemu-user: `pytest -m qemu`. Debian: g++-aarch64-linux-gnu, qemu-user-static."""
+"""The C++ tests on aarch64, under qemu-user: `pytest -m qemu`.
+
+Debian: g++-aarch64-linux-gnu, qemu-user-static.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,8 @@ CMAKE = shutil.which("cmake")
 
 
 def run(*command: str | Path) -> str:
-    done = subprocess.run(
-        [str(each) for each in command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+    words = [str(each) for each in command]
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:]
     return done.stdout
 

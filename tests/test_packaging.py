@@ -74,7 +74,7 @@ def test_a_search_that_fails_says_what_was_tried(tmp_path: Path) -> None:
     (tmp_path / "Metal" / "Metal.hpp").write_text("// another\n")
 
     def offline(_: Path) -> Path:
-        raise fetch.Missing("no network")
+        raise fetch.MissingError("no network")
 
     fetch.SOURCES = {"an earlier configure": fetch.from_cache, "the mlx-metal wheel": offline}
     with pytest.raises(SystemExit) as caught:

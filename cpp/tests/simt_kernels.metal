@@ -144,7 +144,8 @@ QWISP_KERNEL(undeclared)(QWISP_BUFFER(uint, out, kSlotA) QWISP_THREAD_ARGS) { ou
 QWISP_KERNEL(rounding)(QWISP_BUFFER(const float, in, kSlotA), QWISP_BUFFER(float, out, kSlotB) QWISP_THREAD_ARGS) {
     out[0] = in[0] * in[1];
     out[1] = in[2] + in[3];
-    out[2] = in[4] * in[5] + in[6];  // differs with contraction
+    const float a = in[4], b = in[5], c = in[6];
+    out[2] = a * b + c;  // differs with contraction
 }
 
 QWISP_KERNEL(early_return)(QWISP_BUFFER(uint, out, kSlotB) QWISP_THREAD_ARGS) {

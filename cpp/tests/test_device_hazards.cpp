@@ -112,6 +112,20 @@ TEST_CASE("barriers: needed ones are not superfluous") {
     CHECK(c.counts() == Counts{3, 0});
 }
 
+TEST_CASE("barriers: two for one buffer each may both be needed") {
+    Concurrent c;
+    c.scale_to(c.x, c.y);
+    c.scale_to(c.x, c.z);
+    c.barrier({c.y.get()});
+    c.barrier({c.z.get()});
+    c.scale_to(c.y, c.buffer(64, "one"));
+    c.scale_to(c.z, c.buffer(64, "two"));
+    c.barrier({c.x.get()});
+    c.barrier();  // ends x once more, and y and z for the first time since they were read
+    c.scale_to(c.y, c.x);
+    CHECK(c.counts() == Counts{4, 2});
+}
+
 TEST_CASE("barriers: superfluous ones are counted") {
     SUBCASE("before the first dispatch and after the last") {
         Concurrent c;

@@ -1,5 +1,6 @@
-// What only our own Objective-C runtime promises: named aborts, first use, threads, fork. Not built on macOS.
+// What only our own Objective-C runtime promises: named aborts, first use, threads, fork. Empty on macOS.
 // An abort is tested in a child process: add a row by calling abort_message with the fault.
+#if !defined(__APPLE__)
 #include <CoreFoundation/CoreFoundation.h>
 #include <Foundation/Foundation.hpp>
 #include <Metal/Metal.hpp>
@@ -267,3 +268,4 @@ TEST_CASE("a forked child can use the runtime, whatever other threads held") {
     for (std::thread &thread : busy) thread.join();
     CHECK(failures == 0);
 }
+#endif

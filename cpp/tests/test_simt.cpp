@@ -80,29 +80,31 @@ TEST_CASE("a seed changes the order of threads and threadgroups, no seed means t
 TEST_CASE("a seed also changes the order of dispatches within a phase, and only there") {
     Simt simt;
     std::string error;
-    const auto kernel = simt.module->specialise("count_up", {}, &error);
-    Array<uint32_t> count(simt.driver, 3);
-    const std::vector<Binding> bindings{count.binding()};
-    const auto last_of_four = [&](uint64_t seed, bool one_phase) {
-        simt.driver.set_shuffle_seed(seed);
-        std::vector<Command> commands;
-        for (uint32_t i = 0; i < 4; i++) {  // dispatch i leaves group count 4 - i behind
-            Dispatch dispatch{};
-            dispatch.kernel = kernel.get();
-            dispatch.bindings = bindings;
-            dispatch.groups = {1, 4 - i, 1};
-            dispatch.threads = {32, 1, 1};
-            dispatch.phase = one_phase ? 7 : i;
-            commands.push_back(dispatch);
-            commands.push_back(Copy{count.memory.get(), 0, count.memory.get(), 4, 4});
-            if (one_phase) commands.pop_back();
+    const auto kernel = simt.module->specialise("order", {}, &error);
+    const auto second_came_first = [&](std::optional<uint64_t> seed, uint32_t second_phase) {
+        Array<uint32_t> ticket(simt.driver, 1), first(simt.driver, 64), second(simt.driver, 64);
+        const std::vector<Binding> bindings[] = {{ticket.binding(), first.binding()},
+                                                 {ticket.binding(), second.binding()}};
+        Dispatch dispatches[2]{};
+        for (int i = 0; i < 2; i++) {
+            dispatches[i].kernel = kernel.get();
+            dispatches[i].bindings = bindings[i];
+            dispatches[i].groups = {1, 1, 1};
+            dispatches[i].threads = {32, 1, 1};
+            dispatches[i].phase = i == 0 ? 1 : second_phase;
         }
-        count[0] = 0;
-        CHECK(simt.driver.run(commands) == "");
-        return count[0];
+        simt.driver.set_shuffle_seed(seed);
+        CHECK(simt.driver.run({dispatches[0], dispatches[1]}) == "");
+        return second[0] < first[0];
     };
-    CHECK(last_of_four(1, true) == 10 * 37);
-    CHECK(last_of_four(1, false) == 10 * 37);
+    int swaps = 0;
+    for (uint64_t seed = 0; seed < 16; seed++) {
+        swaps += second_came_first(seed, 1);
+        CHECK(!second_came_first(seed, 2));
+    }
+    CHECK(swaps > 0);
+    CHECK(swaps < 16);
+    CHECK(!second_came_first(std::nullopt, 1));
 }
 
 TEST_CASE("atomics") {
@@ -284,11 +286,27 @@ TEST_CASE("only texts of this build run, by exact text and known macro") {
     contains(error, "runs only shader text compiled into this build (sha256 ");
     CHECK(simt.driver.compile(test_text(), {{"FAST", "1"}}, &error) == nullptr);
     contains(error, "macro FAST=1");
-    CHECK(simt.driver.compile(test_text(), {{"QWISP_CONTRACT_COMPILER", "1"}}, &error) == nullptr);
-    contains(error, "and contraction");
+    CHECK(simt.driver.compile(test_text(), {{"QWISP_CONTRACT_COMPILER", "0"}}, &error) == nullptr);
+    contains(error, "macro QWISP_CONTRACT_COMPILER=0");
     CHECK(sha256_hex("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     CHECK(sha256_hex("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     contains(simt::load_kernel_image("/nothing.so"), "cannot load");
+}
+
+TEST_CASE("the contract macro picks an image with contraction") {
+    Simt simt;
+    const std::map<std::string, std::string> macros{{"QWISP_CONTRACT_COMPILER", "1"}};
+    std::string error;
+    CHECK(simt.driver.compile(test_text(), macros, &error) == nullptr);
+    contains(error, "and contraction");
+    CHECK(simt::load_kernel_image(QWISP_TEST_CONTRACTED_IMAGE) == "");
+    simt.module = simt.driver.compile(test_text(), macros, &error);
+    REQUIRE_MESSAGE(simt.module != nullptr, error);
+    Array<float> in(simt.driver, 7), out(simt.driver, 3);
+    const float values[] = {0, 0, 0, 0, 1.0f + 0x1p-13f, 1.0f - 0x1p-13f, -1.0f};
+    std::copy(std::begin(values), std::end(values), in.data());
+    CHECK(simt.run("rounding", {in.binding(), out.binding()}, {1, 1, 1}, 1) == "");
+    CHECK(out[2] == -0x1p-26f);  // 0 with separate roundings
 }
 
 TEST_CASE("many threads run dispatches at once, also after a fork") {

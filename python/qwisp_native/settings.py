@@ -73,7 +73,8 @@ VARIABLES: tuple[Variable, ...] = (
         "QWISP_CONTRACT",
         "off",
         "off, compiler",
-        "floating-point contraction in every kernel: off as the contract has it, or as the compiler likes",
+        "floating-point contraction in every kernel: off as the contract has it, or as the shader compiler"
+        " likes",
         "contract",
         _choice({"off": "off", "compiler": "compiler"}),
     ),

@@ -33,8 +33,8 @@ CommandBufferState::CommandBufferState(MTL::CommandQueue *queue, bool retains)
 
 CommandBufferState::~CommandBufferState() {
     if (status() >= MTL::CommandBufferStatusCommitted) return;
-    if (place_) runner_->abandon(place_);
-    runner_->give_slot();
+    const auto lock = runner_->lock();
+    runner_->give_up(place_);
 }
 
 void CommandBufferState::misuse(Misuse misuse, const std::string &message) {
@@ -127,6 +127,7 @@ void CommandBufferState::count_barriers(uint64_t all, uint64_t superfluous) {
 
 void CommandBufferState::enqueue() {
     if (place_) misuse(Misuse::enqueue_twice, "enqueue: it was enqueued or committed before");
+    const auto lock = runner_->lock();
     place_ = runner_->enqueue();
     status_ = MTL::CommandBufferStatusEnqueued;
 }
@@ -142,26 +143,26 @@ void CommandBufferState::commit(MTL::CommandBuffer *self) {
         first_misuse_.set(message);
         refuse_commit(Misuse::commit_open_encoder, message);
     }
-    MTL::CommandBufferStatus before = status();
-    if (before >= MTL::CommandBufferStatusCommitted ||
-        !status_.compare_exchange_strong(before, MTL::CommandBufferStatusCommitted)) {
+    auto lock = runner_->lock();
+    if (status() >= MTL::CommandBufferStatusCommitted) {
         refuse(Misuse::commit_twice, name + ": commit: it was committed before");
     }
+    status_ = MTL::CommandBufferStatusCommitted;
     if (!place_) place_ = runner_->enqueue();
     const std::string failure = runner_->commit(place_, self);
+    lock.unlock();
     if (!failure.empty()) finish(self, MTL::CommandBufferErrorInternal, failure);
 }
 
 // Ends the buffer as well: others may have been enqueued behind it, or wait for it.
 void CommandBufferState::refuse_commit(Misuse misuse, const std::string &message) {
+    const auto lock = runner_->lock();
     if (status() < MTL::CommandBufferStatusCommitted) {
         fault_ = message;
         error_code_ = MTL::CommandBufferErrorInternal;
         status_.store(MTL::CommandBufferStatusError, std::memory_order_release);
-        if (place_) runner_->abandon(place_);
-        runner_->give_slot();
-        runner_->raise(scheduled_);
-        runner_->raise(done_);
+        scheduled_ = done_ = true;
+        runner_->give_up(place_);
     }
     refuse(misuse, message);
 }
@@ -176,7 +177,8 @@ void CommandBufferState::wait(bool completed) {
         refuse(Misuse::wait_in_handler, "command buffer" + quoted(label) + ": " + call +
                                             ": this handler keeps the queue from running it");
     }
-    runner_->wait(completed ? done_ : scheduled_);
+    auto lock = runner_->lock();
+    runner_->wait(lock, completed ? done_ : scheduled_);
 }
 
 std::string CommandBufferState::released_too_early() const {
@@ -218,7 +220,11 @@ void CommandBufferState::run(MTL::CommandBuffer *self) {
     kernel_start = now();
     status_ = MTL::CommandBufferStatusScheduled;
     for (const Block &handler : scheduled_handlers_) handler(self);
-    runner_->raise(scheduled_);
+    {
+        const auto lock = runner_->lock();
+        scheduled_ = true;
+        runner_->flags_changed();
+    }
     kernel_end = gpu_start = now();
     const std::string fault = execute();
     gpu_end = now();
@@ -238,7 +244,9 @@ void CommandBufferState::finish(MTL::CommandBuffer *self, MTL::CommandBufferErro
     for (const Block &handler : completed_handlers_) handler(self);
     scheduled_handlers_.clear();
     completed_handlers_.clear();
-    runner_->complete(scheduled_, done_);
+    const auto lock = runner_->lock();
+    scheduled_ = done_ = true;
+    runner_->complete();
 }
 
 void CommandBufferState::forget_commands() {

@@ -283,7 +283,6 @@ void ComputeEncoder::use_resources(const MTL::Resource *const *resources, size_t
 
 void ComputeEncoder::end_encoding() {
     end();
-    if (tracker_) tracker_->finish();
     commands_.count_barriers(tracker_ ? tracker_->barriers() : serial_barriers_,
                              tracker_ ? tracker_->superfluous() : serial_barriers_);
 }

@@ -1,5 +1,6 @@
 #include "metal_runtime/device/hazards.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace qwisp::metal {
@@ -35,7 +36,7 @@ AccessTable::Entry &AccessTable::probe(const Memory *memory, size_t offset) {
 AccessTable::Entry &AccessTable::at(const Memory *memory, size_t offset) {
     Entry &entry = probe(memory, offset);
     if (entry.epoch != epoch_) {
-        entry = {memory, offset, epoch_, {}, {}};
+        entry = {memory, offset, epoch_, 0, {}, {}};
         ++used_;
     }
     return entry;
@@ -59,11 +60,18 @@ void AccessTable::clear() {
     used_ = 0;
 }
 
-void AccessTable::move_to(AccessTable &other, const Memory *memory) {
+void AccessTable::forget(const Memory *memory) {
+    for (Entry &entry : entries_) {
+        if (entry.epoch == epoch_ && entry.memory == memory) entry.writer = entry.reader = {};
+    }
+}
+
+void AccessTable::move_to(AccessTable &other, const Memory *memory, uint32_t barrier) {
     for (Entry &entry : entries_) {
         if (entry.epoch != epoch_ || entry.memory != memory) continue;
         other.make_room(1);
         Entry &moved = other.at(memory, entry.offset);
+        moved.barrier = barrier;
         moved.writer = std::exchange(entry.writer, {});
         moved.reader = std::exchange(entry.reader, {});
     }
@@ -81,9 +89,10 @@ std::optional<std::string> HazardTracker::dispatch(const Pipeline &pipeline,
         if (const Access *const earlier = conflict(*entries[i], argument)) {
             return describe(*earlier, earlier == &entries[i]->writer, pipeline, argument, binding);
         }
-        if (!unproven_) continue;
+        if (needed_.empty()) continue;
         const auto *const entry = before_.find(binding.memory, binding.offset);
-        if (entry && conflict(*entry, argument)) unproven_ = false;
+        if (entry && conflict(*entry, argument))
+            needed_[(entry->barrier ? entry->barrier : last_full_) - 1] = true;
     }
     for (size_t i = 0; i < pipeline.arguments.size(); ++i) {  // a dispatch does not conflict with itself
         const Argument &argument = pipeline.arguments[i];
@@ -94,25 +103,23 @@ std::optional<std::string> HazardTracker::dispatch(const Pipeline &pipeline,
     return std::nullopt;
 }
 
-void HazardTracker::settle_barrier() {
-    if (unproven_) ++superfluous_;
-    unproven_ = false;
-}
-
 void HazardTracker::barrier() {
-    settle_barrier();
     std::swap(current_, before_);
     current_.clear();
-    ++barriers_;
-    unproven_ = true;
+    needed_.push_back(false);
+    last_full_ = uint32_t(needed_.size());
 }
 
 void HazardTracker::barrier(std::span<const Memory *const> memories) {
-    settle_barrier();
-    before_.clear();
-    for (const Memory *const memory : memories) current_.move_to(before_, memory);
-    ++barriers_;
-    unproven_ = true;
+    needed_.push_back(false);
+    for (const Memory *const memory : memories) {
+        before_.forget(memory);  // two barriers have ended these
+        current_.move_to(before_, memory, uint32_t(needed_.size()));
+    }
+}
+
+uint64_t HazardTracker::superfluous() const {
+    return uint64_t(std::count(needed_.begin(), needed_.end(), false));
 }
 
 }  // namespace qwisp::metal

@@ -28,7 +28,8 @@ class AccessTable {
     struct Entry {
         const Memory *memory = nullptr;
         size_t offset = 0;
-        uint32_t epoch = 0;  // of the table when it was made; others are free
+        uint32_t epoch = 0;    // of the table when it was made; others are free
+        uint32_t barrier = 0;  // that ended it alone, counted from 1
         Access writer, reader;
     };
 
@@ -37,7 +38,8 @@ class AccessTable {
     Entry &at(const Memory *memory, size_t offset);
     const Entry *find(const Memory *memory, size_t offset) const;
     void clear();
-    void move_to(AccessTable &other, const Memory *memory);
+    void forget(const Memory *memory);
+    void move_to(AccessTable &other, const Memory *memory, uint32_t barrier);
 
   private:
     Entry &probe(const Memory *memory, size_t offset);
@@ -54,19 +56,16 @@ class HazardTracker {
 
     void barrier();  // for all buffers
     void barrier(std::span<const Memory *const> memories);
-    void finish() { settle_barrier(); }
 
-    uint64_t barriers() const { return barriers_; }
+    uint64_t barriers() const { return needed_.size(); }
     // Those without which there would have been no conflict either.
-    uint64_t superfluous() const { return superfluous_; }
+    uint64_t superfluous() const;
 
   private:
-    void settle_barrier();
-
-    AccessTable current_;    // accesses since the last barrier
-    AccessTable before_;     // accesses that the last barrier ended
-    bool unproven_ = false;  // the last barrier has not been needed yet
-    uint64_t barriers_ = 0, superfluous_ = 0;
+    AccessTable current_;       // accesses that no barrier has ended
+    AccessTable before_;        // accesses that one barrier has ended
+    uint32_t last_full_ = 0;    // the last barrier for all buffers
+    std::vector<bool> needed_;  // by barrier: a dispatch after it conflicts with one before it
 };
 
 }  // namespace qwisp::metal

@@ -51,21 +51,9 @@ void Queue::take_slot() {
     ++existing_;
 }
 
-void Queue::give_slot() {
-    const std::lock_guard lock(mutex_);
-    --existing_;
-    changes_.notify_all();
-}
-
-std::shared_ptr<Queue::Place> Queue::enqueue() {
-    auto place = std::make_shared<Place>();
-    const std::lock_guard lock(mutex_);
-    places_.push_back(place);
-    return place;
-}
+std::shared_ptr<Queue::Place> Queue::enqueue() { return places_.emplace_back(std::make_shared<Place>()); }
 
 std::string Queue::commit(const std::shared_ptr<Place> &place, MTL::CommandBuffer *buffer) {
-    const std::lock_guard lock(mutex_);
     ++committed_;
     try {
         if (!has_thread_) start_thread();
@@ -79,30 +67,18 @@ std::string Queue::commit(const std::shared_ptr<Place> &place, MTL::CommandBuffe
     return {};
 }
 
-void Queue::abandon(const std::shared_ptr<Place> &place) {
-    const std::lock_guard lock(mutex_);
-    place->abandoned = true;
-    arrivals_.notify_one();
-}
-
-void Queue::complete(bool &scheduled, bool &done) {
-    const std::lock_guard lock(mutex_);
+void Queue::complete() {
     running_ = nullptr;
     --committed_;
     --existing_;
-    scheduled = done = true;
     changes_.notify_all();
 }
 
-void Queue::raise(bool &flag) {
-    const std::lock_guard lock(mutex_);
-    flag = true;
+void Queue::give_up(const std::shared_ptr<Place> &place) {
+    if (place) place->abandoned = true;
+    --existing_;
+    arrivals_.notify_one();
     changes_.notify_all();
-}
-
-void Queue::wait(const bool &flag) {
-    std::unique_lock lock(mutex_);
-    changes_.wait(lock, [&] { return flag; });
 }
 
 void Queue::close() {

@@ -27,23 +27,25 @@ class Queue final : public ForkListener, public std::enable_shared_from_this<Que
 
     // At most `limit` command buffers exist that have neither completed nor been released: take_slot() waits.
     void take_slot();
-    void give_slot();  // released without having been committed
 
+    std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
+    // With the lock held, which also guards the flags:
     std::shared_ptr<Place> enqueue();
     // Empty: the thread runs it in its turn. Otherwise why there is no thread; the caller runs it to its end.
     std::string commit(const std::shared_ptr<Place> &place, MTL::CommandBuffer *buffer);
-    void abandon(const std::shared_ptr<Place> &place);
-    void complete(bool &scheduled, bool &done);  // the other end of commit()
-
-    // Flags of command buffers, guarded by this queue's lock.
-    void raise(bool &flag);
-    void wait(const bool &flag);
+    void complete();                                    // the other end of commit(); after the flags were set
+    void give_up(const std::shared_ptr<Place> &place);  // will never be committed; `place` may be null
+    void flags_changed() { changes_.notify_all(); }
+    void wait(std::unique_lock<std::mutex> &lock, const bool &flag) {
+        changes_.wait(lock, [&] { return flag; });
+    }
 
     bool on_own_thread() const { return thread_id_.load() == std::this_thread::get_id(); }
     void close();  // the MTL::CommandQueue is gone, and with it all its command buffers
 
     void lock_for_fork() override { mutex_.lock(); }
     void unlock_in_parent() override { mutex_.unlock(); }
+    // Buffers in flight end with an error; their handlers are the parent's to call.
     void recover_in_child() override;
 
     // How long a full queue may stay full while nothing is committed, before commandBuffer() throws.

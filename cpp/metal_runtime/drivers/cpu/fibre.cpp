@@ -3,8 +3,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
-#include <new>
+#include <system_error>
 
 // ThreadSanitizer is not told of fibres: all of a threadgroup's run on one OS thread, so that none of its
 // races can be between them, and its own fibres turn into false alarms beyond some 250 of them.
@@ -34,6 +35,7 @@ constexpr size_t kStackSize = 256 * 1024;
 #else
 constexpr size_t kStackSize = 64 * 1024;
 #endif
+constexpr const char *kNoStack = "cannot map a stack for a thread of the threadgroup";
 constexpr size_t kColourStep = 320, kColours = 12;
 
 size_t page_size() {
@@ -50,10 +52,11 @@ Fibre::Fibre(void (*entry)(void *), void *argument, size_t colour) {
     flags |= MAP_NORESERVE;
 #endif
     void *const mapping = mmap(nullptr, total, PROT_READ | PROT_WRITE, flags, -1, 0);
-    if (mapping == MAP_FAILED) throw std::bad_alloc();
+    if (mapping == MAP_FAILED) throw std::system_error(errno, std::generic_category(), kNoStack);
     if (mprotect(mapping, page_size(), PROT_NONE) != 0) {
+        const int error = errno;
         munmap(mapping, total);
-        throw std::bad_alloc();
+        throw std::system_error(error, std::generic_category(), kNoStack);
     }
     mapping_ = mapping;
     stack_bottom_ = static_cast<char *>(mapping) + page_size();

@@ -8,8 +8,8 @@ class Fibre {
   public:
     // Stands for the stack that the calling OS thread is on when it first leaves it.
     Fibre() = default;
-    // entry(argument) runs at the first switch and must never return. Throws std::bad_alloc. `colour` spreads
-    // the stacks over cache sets.
+    // entry(argument) runs at the first switch and must never return. Throws std::system_error. `colour`
+    // spreads the stacks over cache sets.
     Fibre(void (*entry)(void *), void *argument, size_t colour);
     ~Fibre();
     Fibre(const Fibre &) = delete;

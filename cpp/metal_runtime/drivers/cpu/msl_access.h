@@ -1,5 +1,5 @@
-// Every access of a kernel to device or threadgroup memory passes one of the three functions here: load, store,
-// atomic. What they refuse, and everything in a region whose fast_length is 0, goes to the executor.
+// Every access of a kernel to device or threadgroup memory passes one of the three functions here: load,
+// store, atomic. What they refuse, and everything in a region whose fast_length is 0, goes to the executor.
 #pragma once
 #include "image.h"
 #include "msl_types.h"
