@@ -3,8 +3,9 @@
     fetch_metal_cpp.py CACHE [--dir DIR]
 
 In order: DIR, CACHE as an earlier run left it, an installed mlx, the mlx-metal wheel of the package index (a
-wheel for macOS: only its headers are unpacked), Apple's own archive. All of them have to hold the same bytes,
-because rewrite_metal_cpp.py knows one version; only a DIR that somebody names may hold another, with a warning.
+wheel for macOS: only its headers are unpacked), Apple's own archive. All have to hold the same bytes,
+because rewrite_metal_cpp.py knows one version; only a DIR that somebody names may hold another, with a
+warning.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ def search(cache: Path) -> Path:
     raise SystemExit(
         f"metal-cpp headers ({VERSION}) not found. Tried:\n  "
         + "\n  ".join(tried)
-        + "\nWithout a network, unpack them somewhere and set QWISP_METAL_CPP_DIR to the folder with Metal/Metal.hpp."
+        + "\nWithout a network, unpack them and set QWISP_METAL_CPP_DIR to the folder with Metal/Metal.hpp."
     )
 
 

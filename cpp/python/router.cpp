@@ -170,8 +170,8 @@ std::shared_ptr<RouterObject> make_router(const Arg<GateObject> &gate_arg, const
 }
 
 std::shared_ptr<RoutePlan> make_router_plan(const Self<RouterObject> &self, const Arg<int64_t> &rows_arg,
-                                     const Arg<bool> &bias, const Arg<bool> &logits,
-                                     const Arg<Fuse> &fuse_arg) {
+                                            const Arg<bool> &bias, const Arg<bool> &logits,
+                                            const Arg<Fuse> &fuse_arg) {
     self->gate->device->context();
     const int64_t rows = integer("rows", rows_arg);
     const bool biased = flag("bias", bias), with_logits = flag("logits", logits);

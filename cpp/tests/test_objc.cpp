@@ -2,11 +2,11 @@
 // An abort is tested in a child process: add a row by calling abort_message with the fault.
 #if !defined(__APPLE__)
 #include <CoreFoundation/CoreFoundation.h>
-#include <Foundation/Foundation.hpp>
-#include <Metal/Metal.hpp>
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <Foundation/Foundation.hpp>
+#include <Metal/Metal.hpp>
 
 #include <atomic>
 #include <csignal>
@@ -41,9 +41,10 @@ struct Thing {
     int value;
 };
 const PayloadClass<Thing> &thing_class() {
-    static const auto cls = PayloadClass<Thing>("QwispTestThing")
-                                .method("length", [](const Thing &self) -> unsigned long { return self.value; })
-                                .registered();
+    static const auto cls =
+        PayloadClass<Thing>("QwispTestThing")
+            .method("length", [](const Thing &self) -> unsigned long { return self.value; })
+            .registered();
     return cls;
 }
 MTL::Buffer *new_thing(int value = 1) { return thing_class().create<MTL::Buffer>(value); }
@@ -63,7 +64,8 @@ std::string abort_message(const std::function<void()> &fault) {
     close(ends[1]);
     std::string text;
     char buffer[512];
-    for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<size_t>(n));
+    for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;)
+        text.append(buffer, static_cast<size_t>(n));
     close(ends[0]);
     int status = 0;
     REQUIRE(waitpid(child, &status, 0) == child);
@@ -91,7 +93,8 @@ bool contains(const std::string &text, const char *part) {
 
 template <class R = void, class... A>
 R send(const void *object, const char *selector, A... args) {
-    return reinterpret_cast<R (*)(const void *, SEL, A...)>(&objc_msgSend)(object, sel_registerName(selector), args...);
+    return reinterpret_cast<R (*)(const void *, SEL, A...)>(&objc_msgSend)(object, sel_registerName(selector),
+                                                                           args...);
 }
 
 // One round of what any thread may do at any time.
@@ -114,7 +117,8 @@ extern "C" void qwisp_define_metal_classes() {
     PayloadClass<Options>("MTLCompileOptions")
         .method("init", [](id self) { return self; })
         .method("optimizationLevel", [](const Options &self) { return self.level; })
-        .method("languageVersion", [](const Options &) -> unsigned long { throw std::runtime_error("options"); })
+        .method("languageVersion",
+                [](const Options &) -> unsigned long { throw std::runtime_error("options"); })
         .registered();
 }
 
@@ -126,7 +130,8 @@ TEST_CASE("the runtime works from the first static initialiser on") {
 }
 
 TEST_CASE("Metal's classes are defined when a message first reaches one, also under load") {
-    // The first attempt throws, which also shows that an exception passes through the slow path of message send.
+    // The first attempt throws, which also shows that an exception passes through the slow path of message
+    // send.
     CHECK_THROWS_WITH(MTL::CompileOptions::alloc(), "the definition failed");
     std::vector<std::thread> threads;
     std::atomic<int> right = 0;
@@ -149,8 +154,9 @@ TEST_CASE("aborts name the class and the selector") {
     CHECK(contains(abort_message([] { send(thing_class().get(), "things"); }),
                    "unrecognized selector +[QwispTestThing things]"));
     CHECK(contains(abort_message([] { new_thing()->heap(); }), "-[QwispTestThing heap]"));
-    CHECK(contains(abort_message([] { reinterpret_cast<MTL::Device *>(new_thing())->maxThreadsPerThreadgroup(); }),
-                   "-[QwispTestThing maxThreadsPerThreadgroup]"));
+    CHECK(contains(
+        abort_message([] { reinterpret_cast<MTL::Device *>(new_thing())->maxThreadsPerThreadgroup(); }),
+        "-[QwispTestThing maxThreadsPerThreadgroup]"));
     CHECK(contains(abort_message([] { MTL::RenderPassDescriptor::alloc(); }),
                    "+[MTLRenderPassDescriptor alloc]: the class MTLRenderPassDescriptor is not implemented"));
     CHECK(contains(abort_message([] { send(thing_class().get(), "alloc"); }), "+[QwispTestThing alloc]"));
@@ -159,9 +165,10 @@ TEST_CASE("aborts name the class and the selector") {
 TEST_CASE("aborts name a null selector") {
     static volatile SEL null_selector = nullptr;
     const auto send_null = [](const void *object) {
-        reinterpret_cast<void (*)(const void *, SEL)>(&objc_msgSend)(object, null_selector);
+        reinterpret_cast<void (*)(const void *, SEL)> (&objc_msgSend)(object, null_selector);
     };
-    CHECK(contains(abort_message([&] { send_null(new_thing()); }), "null selector was sent to QwispTestThing"));
+    CHECK(
+        contains(abort_message([&] { send_null(new_thing()); }), "null selector was sent to QwispTestThing"));
     CHECK(contains(abort_message([&] { send_null(new_thing()); }), "NS_PRIVATE_IMPLEMENTATION"));
     CHECK(contains(abort_message([&] { send_null(nullptr); }), "null selector was sent to nil"));
 }
@@ -175,8 +182,10 @@ TEST_CASE("aborts name a freed object") {
     CHECK(contains(abort_message([&] { freed()->length(); }), "-[QwispTestThing length]"));
     CHECK(contains(abort_message([&] { freed()->length(); }), "which was deallocated"));
     CHECK(contains(abort_message([&] { freed()->release(); }), "-[QwispTestThing release]"));
-    CHECK(contains(abort_message([&] { objc_release(reinterpret_cast<id>(freed())); }), "-[QwispTestThing release]"));
-    CHECK(contains(abort_message([&] { objc_retain(reinterpret_cast<id>(freed())); }), "-[QwispTestThing retain]"));
+    CHECK(contains(abort_message([&] { objc_release(reinterpret_cast<id>(freed())); }),
+                   "-[QwispTestThing release]"));
+    CHECK(contains(abort_message([&] { objc_retain(reinterpret_cast<id>(freed())); }),
+                   "-[QwispTestThing retain]"));
     CHECK(contains(abort_message([&] { freed()->autorelease(); }), "-[QwispTestThing autorelease]"));
     CHECK(contains(abort_message([&] { thing_class().find(freed()); }), "-[QwispTestThing class]"));
 }
@@ -198,11 +207,13 @@ TEST_CASE("aborts name what is wrong with a pool") {
 
 TEST_CASE("aborts name a class or method defined twice") {
     thing_class();
-    CHECK(contains(abort_message([] { PayloadClass<Thing>("QwispTestThing"); }), "QwispTestThing exists already"));
-    CHECK(contains(abort_message([] {
-                       PayloadClass<Thing>("QwispTestOther").method("x", [](Thing &) {}).method("x", [](Thing &) {});
-                   }),
-                   "[QwispTestOther x] is defined twice"));
+    CHECK(contains(abort_message([] { PayloadClass<Thing>("QwispTestThing"); }),
+                   "QwispTestThing exists already"));
+    CHECK(contains(
+        abort_message([] {
+            PayloadClass<Thing>("QwispTestOther").method("x", [](Thing &) {}).method("x", [](Thing &) {});
+        }),
+        "[QwispTestOther x] is defined twice"));
 }
 
 TEST_CASE("introspection") {
@@ -229,7 +240,8 @@ TEST_CASE("a method added later is seen by subclasses and by running threads") {
     for (int i = 0; i < 40; ++i) {
         const std::string name = "qwispLateMethod" + std::to_string(i);
         const auto late = +[](id, SEL) -> long { return 11; };
-        class_addMethod(objc_getClass("NSObject"), sel_registerName(name.c_str()), reinterpret_cast<IMP>(late), "q@:");
+        class_addMethod(objc_getClass("NSObject"), sel_registerName(name.c_str()),
+                        reinterpret_cast<IMP>(late), "q@:");
         CHECK(send<long>(NS::TransferPtr(new_thing()).get(), name.c_str()) == 11);
     }
     stop = true;
@@ -263,7 +275,8 @@ TEST_CASE("a forked child can use the runtime, whatever other threads held") {
         });
     }
     int failures = 0;
-    for (int i = 0; i < 50; ++i) failures += child_status([i] { return use_runtime(i) && use_runtime(i + 1); }) != 0;
+    for (int i = 0; i < 50; ++i)
+        failures += child_status([i] { return use_runtime(i) && use_runtime(i + 1); }) != 0;
     stop = true;
     for (std::thread &thread : busy) thread.join();
     CHECK(failures == 0);

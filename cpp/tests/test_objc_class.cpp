@@ -2,9 +2,9 @@
 // Nothing here is particular to our runtime: on macOS the same tests run on Apple's.
 // The methods take plain C structs, as an Objective-C implementation of Metal would.
 #include <Block.h>
+#include <doctest/doctest.h>
 #include <Foundation/Foundation.hpp>
 #include <Metal/Metal.hpp>
-#include <doctest/doctest.h>
 
 #include <atomic>
 #include <memory>
@@ -51,7 +51,8 @@ const PayloadClass<Probe> &probe_class() {
         PayloadClass<Probe>("QwispTestProbe")
             .method("setBuffers:offsets:withRange:",
                     [](Probe &self, void *buffers, void *offsets, Pair range) {
-                        self.seen = show({number(buffers), number(offsets), range.a}) + "," + std::to_string(range.b);
+                        self.seen =
+                            show({number(buffers), number(offsets), range.a}) + "," + std::to_string(range.b);
                     })
             .method("setSamplerState:lodMinClamp:lodMaxClamp:atIndex:",
                     [](Probe &self, void *state, float least, float most, unsigned long index) {
@@ -59,17 +60,26 @@ const PayloadClass<Probe> &probe_class() {
                                     std::to_string(most) + "," + std::to_string(index);
                     })
             .method("setStageInRegion:",
-                    [](Probe &self, TwoTriples region) { self.seen = show(region.origin) + "," + show(region.size); })
-            .method("copyFromTexture:sourceSlice:sourceLevel:sourceOrigin:sourceSize:toBuffer:destinationOffset:"
-                    "destinationBytesPerRow:destinationBytesPerImage:",
-                    [](Probe &self, void *texture, unsigned long slice, unsigned long level, Triple origin, Triple size,
-                       void *buffer, unsigned long offset, unsigned long row, unsigned long image) {
-                        self.seen = show({number(texture), slice, level}) + "," + show(origin) + "," + show(size) + "," +
-                                    show({number(buffer), offset, row}) + "," + std::to_string(image);
+                    [](Probe &self, TwoTriples region) {
+                        self.seen = show(region.origin) + "," + show(region.size);
                     })
+            .method(
+                "copyFromTexture:sourceSlice:sourceLevel:sourceOrigin:sourceSize:toBuffer:destinationOffset:"
+                "destinationBytesPerRow:destinationBytesPerImage:",
+                [](Probe &self, void *texture, unsigned long slice, unsigned long level, Triple origin,
+                   Triple size, void *buffer, unsigned long offset, unsigned long row, unsigned long image) {
+                    self.seen = show({number(texture), slice, level}) + "," + show(origin) + "," +
+                                show(size) + "," + show({number(buffer), offset, row}) + "," +
+                                std::to_string(image);
+                })
             .method("heapBufferSizeAndAlignWithLength:options:",
-                    [](const Probe &, unsigned long length, unsigned long) { return Pair{length, 256}; })
-            .method("maxThreadsPerThreadgroup", [](const Probe &) { return Triple{1, 2, 3}; })
+                    [](const Probe &, unsigned long length, unsigned long) {
+                        return Pair{length, 256};
+                    })
+            .method("maxThreadsPerThreadgroup",
+                    [](const Probe &) {
+                        return Triple{1, 2, 3};
+                    })
             .method("GPUStartTime", [](const Probe &) { return 1.5; })
             .method("floatValue", [](const Probe &) { return 2.25f; })
             .method("length", [](const Probe &self) { return self.value; })
@@ -81,7 +91,8 @@ const PayloadClass<Probe> &probe_class() {
                     })
             .method("maxTotalThreadsPerThreadgroup",
                     [](id self) -> unsigned long { return payload<Probe>(self).value + 1; })
-            .method("threadgroupSizeMatchesTileSize", [](const Probe &) -> bool { throw std::logic_error("bool"); })
+            .method("threadgroupSizeMatchesTileSize",
+                    [](const Probe &) -> bool { throw std::logic_error("bool"); })
             .method("GPUEndTime", [](const Probe &) -> double { throw std::logic_error("double"); })
             .method("sparseTileSizeWithTextureType:pixelFormat:sampleCount:",
                     [](const Probe &, unsigned long, unsigned long, unsigned long) -> Triple {
@@ -111,8 +122,8 @@ TEST_CASE("arguments and results of every kind arrive") {
     encoder->setStageInRegion(MTL::Region(1, 2, 3, 4, 5, 6));
     CHECK(seen(encoder) == "1,2,3,4,5,6");
     const auto blit = make_probe<MTL::BlitCommandEncoder>();
-    blit->copyFromTexture(fake<MTL::Texture>(1), 2, 3, MTL::Origin(4, 5, 6), MTL::Size(7, 8, 9), fake<MTL::Buffer>(10),
-                          11, 12, 13);
+    blit->copyFromTexture(fake<MTL::Texture>(1), 2, 3, MTL::Origin(4, 5, 6), MTL::Size(7, 8, 9),
+                          fake<MTL::Buffer>(10), 11, 12, 13);
     CHECK(seen(blit) == "1,2,3,4,5,6,7,8,9,10,11,12,13");
     const auto device = make_probe<MTL::Device>();
     const auto size_and_align = device->heapBufferSizeAndAlign(77, MTL::ResourceOptions(0));
@@ -129,8 +140,11 @@ TEST_CASE("arguments and results of every kind arrive") {
 }
 
 TEST_CASE("nil answers zero") {
-    // By function, since C++ forbids what metal-cpp's SharedPtr relies on: a member call through a null pointer.
-    const auto send_nil = [](const char *selector, auto *send) { return send(nullptr, sel_registerName(selector)); };
+    // By function, since C++ forbids what metal-cpp's SharedPtr relies on: a member call through a null
+    // pointer.
+    const auto send_nil = [](const char *selector, auto *send) {
+        return send(nullptr, sel_registerName(selector));
+    };
     using Object = const void *;
     CHECK(send_nil("computeCommandEncoder", (Object(*)(Object, SEL))(&objc_msgSend)) == nullptr);
     CHECK(send_nil("status", (unsigned long (*)(Object, SEL))(&objc_msgSend)) == 0);
@@ -174,7 +188,8 @@ TEST_CASE("find tells instances of a class from others") {
 
 TEST_CASE("alloc and init work for a payload with a default constructor") {
     const auto cls = reinterpret_cast<NS::Object *>(probe_class().get());
-    auto *object = reinterpret_cast<MTL::Buffer *(*)(const void *, SEL)>(&objc_msgSend)(cls, sel_registerName("alloc"));
+    auto *object =
+        reinterpret_cast<MTL::Buffer *(*)(const void *, SEL)>(&objc_msgSend)(cls, sel_registerName("alloc"));
     CHECK(NS::TransferPtr(object)->length() == 7);
 }
 
@@ -224,11 +239,12 @@ const PayloadClass<HandlerList> &handler_class() {
         PayloadClass<HandlerList>("QwispTestHandlers")
             .method("addCompletedHandler:",
                     [](HandlerList &self, Handler handler) { self.handlers.push_back(Block_copy(handler)); })
-            .method("commit", [](id self) {
-                for (Handler handler : payload<HandlerList>(self).handlers) {
-                    handler(reinterpret_cast<MTL::CommandBuffer *>(self));
-                }
-            })
+            .method("commit",
+                    [](id self) {
+                        for (Handler handler : payload<HandlerList>(self).handlers) {
+                            handler(reinterpret_cast<MTL::CommandBuffer *>(self));
+                        }
+                    })
             .registered();
     return cls;
 }

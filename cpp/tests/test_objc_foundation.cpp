@@ -1,6 +1,6 @@
 // The Foundation classes, through metal-cpp only. Expected values are macOS's.
-#include <Foundation/Foundation.hpp>
 #include <doctest/doctest.h>
+#include <Foundation/Foundation.hpp>
 
 #include <cstdlib>
 #include <cstring>
@@ -37,7 +37,8 @@ TEST_CASE("NSString: UTF-8 inside, UTF-16 units outside") {
 
 TEST_CASE("NSString: bytes that the encoding does not allow give nil") {
     const Pool pool;
-    for (const char *bad : {"\xff", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xc3", "a\x80"}) {
+    for (const char *bad :
+         {"\xff", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xc3", "a\x80"}) {
         CHECK(text(bad) == nullptr);
     }
     CHECK(NS::String::string("\u00e9", NS::ASCIIStringEncoding) == nullptr);
@@ -127,14 +128,16 @@ TEST_CASE("NSDictionary") {
 
 TEST_CASE("NSError") {
     const Pool pool;
-    NS::Dictionary *info = NS::Dictionary::dictionary(text("the kernel faulted"), NS::LocalizedDescriptionKey);
+    NS::Dictionary *info =
+        NS::Dictionary::dictionary(text("the kernel faulted"), NS::LocalizedDescriptionKey);
     NS::Error *error = NS::Error::error(NS::CocoaErrorDomain, -3, info);
     CHECK(error->code() == -3);
     CHECK(utf8(error->domain()) == "NSCocoaErrorDomain");
     CHECK(utf8(error->localizedDescription()) == "the kernel faulted");
     CHECK(error->userInfo()->count() == 1);
     const auto bare = NS::TransferPtr(NS::Error::alloc()->init(text("Domain"), 5, nullptr));
-    CHECK(utf8(bare->localizedDescription()) == "The operation couldn\u2019t be completed. (Domain error 5.)");
+    CHECK(utf8(bare->localizedDescription()) ==
+          "The operation couldn\u2019t be completed. (Domain error 5.)");
     CHECK(bare->localizedFailureReason() == nullptr);
 }
 
@@ -172,7 +175,8 @@ TEST_CASE("NSValue") {
 
 TEST_CASE("NSURL of a file") {
     const Pool pool;
-    CHECK(std::strcmp(NS::URL::fileURLWithPath(text("/tmp/a b"))->fileSystemRepresentation(), "/tmp/a b") == 0);
+    CHECK(std::strcmp(NS::URL::fileURLWithPath(text("/tmp/a b"))->fileSystemRepresentation(), "/tmp/a b") ==
+          0);
 }
 
 TEST_CASE("NSObject") {

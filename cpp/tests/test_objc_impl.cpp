@@ -12,7 +12,9 @@
 extern "C" {
 MTL::Device *MTLCreateSystemDefaultDevice() { return nullptr; }
 NS::Array *MTLCopyAllDevices() { return nullptr; }
-NS::Array *MTLCopyAllDevicesWithObserver(NS::Object **, MTL::DeviceNotificationHandlerBlock) { return nullptr; }
+NS::Array *MTLCopyAllDevicesWithObserver(NS::Object **, MTL::DeviceNotificationHandlerBlock) {
+    return nullptr;
+}
 void MTLRemoveDeviceObserver(const NS::Object *) {}
 }
 #endif

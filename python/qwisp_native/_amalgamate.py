@@ -15,10 +15,10 @@ _PRAGMA_ONCE = re.compile(r"\s*#\s*pragma\s+once\s*")
 
 
 def amalgamate(folder: Path) -> str:
-    """Return the kernel files of `folder` one after the other, each file they include inlined where it first stands.
+    """Return the kernel files of `folder` in order, each file they include inlined where it first stands.
 
-    An include of a file that is not in `folder` stays: each compiler brings its own. Line ends become ``\\n``, so that
-    the text and its hash are the same on every machine.
+    An include of a file that is not in `folder` stays: each compiler brings its own. Lines end in LF, so
+    that the text and its hash are the same on every machine.
     """
     done: set[str] = set()
     return "".join(_inlined(Path(folder), name, done) for name in KERNEL_FILES)

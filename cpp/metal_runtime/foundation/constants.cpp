@@ -1,4 +1,5 @@
-// Constant strings: MTLSTR("...") and the named ones that metal-cpp looks up (NSLocalizedDescriptionKey, ...).
+// Constant strings: MTLSTR("...") and the named ones that metal-cpp looks up (NSLocalizedDescriptionKey,
+// ...).
 #include <CoreFoundation/CoreFoundation.h>
 
 #include <atomic>

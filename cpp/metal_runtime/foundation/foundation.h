@@ -1,5 +1,6 @@
 // What the Foundation classes share. Payloads are private to their files, but for NSString's.
-// Misuse that Apple answers with an Objective-C exception throws std::invalid_argument or std::out_of_range here.
+// Misuse that Apple answers with an Objective-C exception throws std::invalid_argument or std::out_of_range
+// here.
 #pragma once
 #include <objc/message.h>
 #include <objc/runtime.h>
@@ -14,13 +15,13 @@ struct String {
     std::string utf8;  // always valid UTF-8
 };
 
-id new_string(std::string utf8);    // +1
-id make_string(std::string utf8);   // autoreleased
+id new_string(std::string utf8);   // +1
+id make_string(std::string utf8);  // autoreleased
 bool is_string(id object);
 // The text of an NSString; `method` is named in the exception if `object` is nil or something else.
 const std::string &text_of(id object, const char *method);
 std::string description_of(id object);
-bool is_equal(id a, id b);          // both nil, or -isEqual:
+bool is_equal(id a, id b);  // both nil, or -isEqual:
 
 id make_enumerator(const id *objects, size_t count);  // autoreleased
 

@@ -23,7 +23,8 @@ std::vector<Strong> retained(const id *objects, size_t count, const char *method
     std::vector<Strong> result;
     result.reserve(count);
     for (size_t i = 0; i < count; ++i) {
-        if (!objects[i]) throw std::invalid_argument(std::string(method) + ": object " + std::to_string(i) + " is nil");
+        if (!objects[i])
+            throw std::invalid_argument(std::string(method) + ": object " + std::to_string(i) + " is nil");
         result.emplace_back(objects[i]);
     }
     return result;
@@ -43,30 +44,33 @@ bool equal(const std::vector<Strong> &a, const std::vector<Strong> &b) {
 
 std::string describe(const Array &array) {
     std::string text = "(";
-    for (const Strong &object : array.objects) text += (text.size() > 1 ? ", " : "") + description_of(object.get());
+    for (const Strong &object : array.objects)
+        text += (text.size() > 1 ? ", " : "") + description_of(object.get());
     return text + ")";
 }
 
 void define_array() {
     PayloadClass<Array>("NSArray")
         .class_method("array", [](Class cls) -> id { return make(cls, nullptr, 0, ""); })
-        .class_method("arrayWithObject:",
-                      [](Class cls, id object) -> id { return make(cls, &object, 1, "+[NSArray arrayWithObject:]"); })
+        .class_method(
+            "arrayWithObject:",
+            [](Class cls, id object) -> id { return make(cls, &object, 1, "+[NSArray arrayWithObject:]"); })
         .class_method("arrayWithObjects:count:",
                       [](Class cls, const id *objects, unsigned long count) -> id {
                           return make(cls, objects, count, "+[NSArray arrayWithObjects:count:]");
                       })
         .method("initWithObjects:count:",
                 [](id self, const id *objects, unsigned long count) {
-                    payload<Array>(self).objects = retained(objects, count, "-[NSArray initWithObjects:count:]");
+                    payload<Array>(self).objects =
+                        retained(objects, count, "-[NSArray initWithObjects:count:]");
                     return self;
                 })
         .method("count", [](const Array &self) -> unsigned long { return self.objects.size(); })
         .method("objectAtIndex:",
                 [](const Array &self, unsigned long index) -> id {
                     if (index < self.objects.size()) return self.objects[index].get();
-                    throw std::out_of_range("-[NSArray objectAtIndex:]: index " + std::to_string(index) + " of " +
-                                            std::to_string(self.objects.size()));
+                    throw std::out_of_range("-[NSArray objectAtIndex:]: index " + std::to_string(index) +
+                                            " of " + std::to_string(self.objects.size()));
                 })
         .method("objectEnumerator",
                 [](const Array &self) {
@@ -103,8 +107,8 @@ void define_enumerator() {
 }  // namespace
 
 id make_enumerator(const id *objects, size_t count) {
-    return objc_autorelease(
-        make_instance<Enumerator>(objc_getClass("NSEnumerator"), Enumerator{retained(objects, count, "NSEnumerator")}));
+    return objc_autorelease(make_instance<Enumerator>(objc_getClass("NSEnumerator"),
+                                                      Enumerator{retained(objects, count, "NSEnumerator")}));
 }
 
 void define_nsarray() {

@@ -1,4 +1,5 @@
-// NSDictionary: a list of pairs, since those of a compute host (compiler macros, error information) are short.
+// NSDictionary: a list of pairs, since those of a compute host (compiler macros, error information) are
+// short.
 #include <stdexcept>
 #include <vector>
 
@@ -55,7 +56,8 @@ id enumerate_keys(const Dictionary &dictionary) {
 std::string describe(const Dictionary &dictionary) {
     std::string text = "{";
     for (const auto &[key, object] : dictionary.entries) {
-        text += (text.size() > 1 ? ", " : "") + description_of(key.get()) + " = " + description_of(object.get());
+        text +=
+            (text.size() > 1 ? ", " : "") + description_of(key.get()) + " = " + description_of(object.get());
     }
     return text + "}";
 }
@@ -71,7 +73,8 @@ void define_nsdictionary() {
                       })
         .class_method("dictionaryWithObjects:forKeys:count:",
                       [](Class cls, const id *objects, const id *keys, unsigned long count) -> id {
-                          return make(cls, objects, keys, count, "+[NSDictionary dictionaryWithObjects:forKeys:count:]");
+                          return make(cls, objects, keys, count,
+                                      "+[NSDictionary dictionaryWithObjects:forKeys:count:]");
                       })
         .method("initWithObjects:forKeys:count:",
                 [](id self, const id *objects, const id *keys, unsigned long count) {

@@ -17,19 +17,20 @@ struct Error {
 
 id user_info(const Error &error, const char *key) {
     static_assert(sizeof(CFStringRef) == sizeof(id));
-    const id key_string = reinterpret_cast<id>(const_cast<struct __CFString *>(__CFStringMakeConstantString(key)));
+    const id key_string =
+        reinterpret_cast<id>(const_cast<struct __CFString *>(__CFStringMakeConstantString(key)));
     return send<id>(error.info.get(), kObjectForKey, key_string);
 }
 
 id localized_description(const Error &error) {
     if (const id text = user_info(error, "NSLocalizedDescription")) return text;
-    return make_string("The operation couldn\u2019t be completed. (" + description_of(error.domain.get()) + " error " +
-                       std::to_string(error.code) + ".)");
+    return make_string("The operation couldn\u2019t be completed. (" + description_of(error.domain.get()) +
+                       " error " + std::to_string(error.code) + ".)");
 }
 
 std::string describe(const Error &error) {
-    return "Error Domain=" + description_of(error.domain.get()) + " Code=" + std::to_string(error.code) + " \"" +
-           description_of(localized_description(error)) + "\"";
+    return "Error Domain=" + description_of(error.domain.get()) + " Code=" + std::to_string(error.code) +
+           " \"" + description_of(localized_description(error)) + "\"";
 }
 
 }  // namespace

@@ -23,11 +23,30 @@ struct Value {
 // Sizes of the scalar type encodings.
 size_t size_of_type(const char *type, const char *method) {
     switch (type ? type[0] : '\0') {
-        case 'c': case 'C': case 'B': return 1;
-        case 's': case 'S': return 2;
-        case 'i': case 'I': case 'f': return 4;
-        case 'l': case 'L': case 'q': case 'Q': case 'd': case '@': case '#': case ':': case '*': case '^': return 8;
-        default: break;
+        case 'c':
+        case 'C':
+        case 'B':
+            return 1;
+        case 's':
+        case 'S':
+            return 2;
+        case 'i':
+        case 'I':
+        case 'f':
+            return 4;
+        case 'l':
+        case 'L':
+        case 'q':
+        case 'Q':
+        case 'd':
+        case '@':
+        case '#':
+        case ':':
+        case '*':
+        case '^':
+            return 8;
+        default:
+            break;
     }
     throw std::invalid_argument(std::string(method) + ": type encoding \"" + (type ? type : "") +
                                 "\"; implemented are scalars and pointers");
@@ -40,8 +59,8 @@ Value value_of(const void *bytes, const char *type, const char *method) {
 
 void get_value(void *to, unsigned long size, const void *from, size_t available, const char *method) {
     if (size != available) {
-        throw std::invalid_argument(std::string(method) + ": size " + std::to_string(size) + ", the value has " +
-                                    std::to_string(available));
+        throw std::invalid_argument(std::string(method) + ": size " + std::to_string(size) +
+                                    ", the value has " + std::to_string(available));
     }
     std::memcpy(to, from, size);
 }
@@ -53,22 +72,29 @@ struct Number {
     template <class T>
     static Number of(T v) {
         const char type = detail::encoding<T>()[0];
-        if constexpr (std::is_floating_point_v<T>) return {type, static_cast<double>(v)};
-        else if constexpr (std::is_signed_v<T> || std::is_same_v<T, bool>) return {type, static_cast<int64_t>(v)};
-        else return {type, static_cast<uint64_t>(v)};
+        if constexpr (std::is_floating_point_v<T>)
+            return {type, static_cast<double>(v)};
+        else if constexpr (std::is_signed_v<T> || std::is_same_v<T, bool>)
+            return {type, static_cast<int64_t>(v)};
+        else
+            return {type, static_cast<uint64_t>(v)};
     }
     // Integers wrap as in C; a floating-point value outside T gives T's nearest, NaN gives 0.
     template <class T>
     T as() const {
         return std::visit(
             [](auto v) -> T {
-                if constexpr (std::is_same_v<T, bool>) return v != 0;
+                if constexpr (std::is_same_v<T, bool>)
+                    return v != 0;
                 else if constexpr (std::is_same_v<decltype(v), double> && std::is_integral_v<T>) {
                     if (std::isnan(v)) return 0;
-                    if (v <= static_cast<double>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
-                    if (v >= static_cast<double>(std::numeric_limits<T>::max())) return std::numeric_limits<T>::max();
+                    if (v <= static_cast<double>(std::numeric_limits<T>::min()))
+                        return std::numeric_limits<T>::min();
+                    if (v >= static_cast<double>(std::numeric_limits<T>::max()))
+                        return std::numeric_limits<T>::max();
                     return static_cast<T>(v);
-                } else return static_cast<T>(v);
+                } else
+                    return static_cast<T>(v);
             },
             value);
     }
@@ -83,13 +109,30 @@ struct Number {
     void copy_to(void *to, unsigned long size) const {
         const auto copy = [&](auto v) { get_value(to, size, &v, sizeof v, "-[NSNumber getValue:size:]"); };
         switch (type) {
-            case 'B': copy(as<bool>()); break;
-            case 'c': case 'C': copy(as<int8_t>()); break;
-            case 's': case 'S': copy(as<int16_t>()); break;
-            case 'i': case 'I': copy(as<int32_t>()); break;
-            case 'f': copy(as<float>()); break;
-            case 'd': copy(as<double>()); break;
-            default: copy(as<int64_t>()); break;
+            case 'B':
+                copy(as<bool>());
+                break;
+            case 'c':
+            case 'C':
+                copy(as<int8_t>());
+                break;
+            case 's':
+            case 'S':
+                copy(as<int16_t>());
+                break;
+            case 'i':
+            case 'I':
+                copy(as<int32_t>());
+                break;
+            case 'f':
+                copy(as<float>());
+                break;
+            case 'd':
+                copy(as<double>());
+                break;
+            default:
+                copy(as<int64_t>());
+                break;
         }
     }
 };
@@ -136,8 +179,8 @@ void define_number() {
     add_type<long>(cls, "numberWithLong:", "initWithLong:", "longValue");
     add_type<unsigned long>(cls, "numberWithUnsignedLong:", "initWithUnsignedLong:", "unsignedLongValue");
     add_type<long long>(cls, "numberWithLongLong:", "initWithLongLong:", "longLongValue");
-    add_type<unsigned long long>(cls, "numberWithUnsignedLongLong:", "initWithUnsignedLongLong:",
-                                 "unsignedLongLongValue");
+    add_type<unsigned long long>(
+        cls, "numberWithUnsignedLongLong:", "initWithUnsignedLongLong:", "unsignedLongLongValue");
     add_type<float>(cls, "numberWithFloat:", "initWithFloat:", "floatValue");
     add_type<double>(cls, "numberWithDouble:", "initWithDouble:", "doubleValue");
     add_type<bool>(cls, "numberWithBool:", "initWithBool:", "boolValue");
@@ -151,7 +194,8 @@ void define_number() {
                     static constexpr char names[] = "B\0c\0C\0s\0S\0i\0I\0q\0Q\0f\0d";
                     return static_cast<const char *>(std::memchr(names, self.type, sizeof names));
                 })
-        .method("getValue:size:", [](const Number &self, void *to, unsigned long size) { self.copy_to(to, size); })
+        .method("getValue:size:",
+                [](const Number &self, void *to, unsigned long size) { self.copy_to(to, size); })
         .method("compare:",
                 [](id self, id other) -> long {
                     if (!other || object_getClass(other) != object_getClass(self)) {
@@ -161,7 +205,8 @@ void define_number() {
                 })
         .method("isEqualToNumber:", [](id self, id other) { return equal_numbers(self, other); })
         .method("isEqual:", [](id self, id other) { return equal_numbers(self, other); })
-        .method("hash", [](const Number &self) -> unsigned long { return std::hash<double>()(self.as<double>()); })
+        .method("hash",
+                [](const Number &self) -> unsigned long { return std::hash<double>()(self.as<double>()); })
         .method("copy", [](id self) { return objc_retain(self); })
         .registered();
 }
@@ -176,8 +221,8 @@ void define_value() {
     PayloadClass<Value>("NSValue")
         .class_method("valueWithBytes:objCType:",
                       [](Class cls, const void *bytes, const char *type) {
-                          return objc_autorelease(
-                              make_instance<Value>(cls, value_of(bytes, type, "+[NSValue valueWithBytes:objCType:]")));
+                          return objc_autorelease(make_instance<Value>(
+                              cls, value_of(bytes, type, "+[NSValue valueWithBytes:objCType:]")));
                       })
         .class_method("valueWithPointer:",
                       [](Class cls, const void *pointer) {
@@ -191,7 +236,8 @@ void define_value() {
         .method("pointerValue",
                 [](const Value &self) {
                     void *pointer = nullptr;
-                    if (self.bytes.size() == sizeof pointer) std::memcpy(&pointer, self.bytes.data(), sizeof pointer);
+                    if (self.bytes.size() == sizeof pointer)
+                        std::memcpy(&pointer, self.bytes.data(), sizeof pointer);
                     return pointer;
                 })
         .method("objCType", [](const Value &self) { return self.type.c_str(); })
@@ -201,7 +247,8 @@ void define_value() {
                 })
         .method("isEqualToValue:", [](id self, id other) { return equal_values(self, other); })
         .method("isEqual:", [](id self, id other) { return equal_values(self, other); })
-        .method("hash", [](const Value &self) -> unsigned long { return std::hash<std::string>()(self.type); })
+        .method("hash",
+                [](const Value &self) -> unsigned long { return std::hash<std::string>()(self.type); })
         .method("copy", [](id self) { return objc_retain(self); })
         .registered();
 }

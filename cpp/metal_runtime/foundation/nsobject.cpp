@@ -19,7 +19,8 @@ struct AutoreleasePool {
 template <class F>
 void add(Class cls, const char *name, F) {
     using Definition = detail::Method<F>;
-    class_addMethod(cls, sel_registerName(name), reinterpret_cast<IMP>(&Definition::call), Definition::types().c_str());
+    class_addMethod(cls, sel_registerName(name), reinterpret_cast<IMP>(&Definition::call),
+                    Definition::types().c_str());
 }
 
 bool is_class(id object) { return object->isa->is_meta; }
@@ -41,7 +42,9 @@ id describe(id object) {
 
 }  // namespace
 
-std::string description_of(id object) { return object ? text_of(send<id>(object, kDescription), "description") : "(null)"; }
+std::string description_of(id object) {
+    return object ? text_of(send<id>(object, kDescription), "description") : "(null)";
+}
 
 bool is_equal(id a, id b) { return a == b || (a && b && send<bool>(a, kIsEqual, b)); }
 

@@ -14,8 +14,13 @@ namespace qwisp::objc {
 
 namespace {
 
-enum : unsigned long { kAscii = 1, kUtf8 = 4 };                                            // NSStringEncoding
-enum : unsigned long { kIgnoreCase = 1, kLiteral = 2, kBackwards = 4, kAnchored = 8 };  // NSStringCompareOptions
+enum : unsigned long { kAscii = 1, kUtf8 = 4 };  // NSStringEncoding
+enum : unsigned long {
+    kIgnoreCase = 1,
+    kLiteral = 2,
+    kBackwards = 4,
+    kAnchored = 8
+};  // NSStringCompareOptions
 constexpr unsigned long kNotFound = INTPTR_MAX;
 
 // Set once, before any string exists.
@@ -40,7 +45,8 @@ char32_t next_code_point(std::string_view text, size_t &at) {
 }
 
 bool is_valid(std::string_view bytes, unsigned long encoding) {
-    if (encoding == kAscii) return std::all_of(bytes.begin(), bytes.end(), [](char c) { return (c & 0x80) == 0; });
+    if (encoding == kAscii)
+        return std::all_of(bytes.begin(), bytes.end(), [](char c) { return (c & 0x80) == 0; });
     if (encoding != kUtf8) return false;
     for (size_t at = 0; at < bytes.size();) {
         if (next_code_point(bytes, at) == kInvalid) return false;
@@ -70,8 +76,9 @@ Text ascii_folded(Text text) {
 
 NS::Range find(const std::string &in, const std::string &what, unsigned long options) {
     if (options & ~(kIgnoreCase | kLiteral | kBackwards | kAnchored)) {
-        throw std::invalid_argument("-[NSString rangeOfString:options:]: options " + std::to_string(options) +
-                                    "; implemented are case-insensitive (ASCII), literal, backwards, anchored");
+        throw std::invalid_argument(
+            "-[NSString rangeOfString:options:]: options " + std::to_string(options) +
+            "; implemented are case-insensitive (ASCII), literal, backwards, anchored");
     }
     std::u16string text = utf16(in), wanted = utf16(what);
     if (options & kIgnoreCase) text = ascii_folded(text), wanted = ascii_folded(wanted);
@@ -106,8 +113,9 @@ long order(const std::string &a, const std::string &b) {
 
 void add_constructors(PayloadClass<String> &cls) {
     cls.class_method("string", [](Class c) -> id { return objc_autorelease(make_instance<String>(c)); })
-        .class_method("stringWithString:",
-                      [](Class, id text) -> id { return make_string(text_of(text, "+[NSString stringWithString:]")); })
+        .class_method(
+            "stringWithString:",
+            [](Class, id text) -> id { return make_string(text_of(text, "+[NSString stringWithString:]")); })
         .class_method("stringWithUTF8String:",
                       [](Class c, const char *text) -> id {
                           return factory(c, "+[NSString stringWithUTF8String:]", text, kUtf8);
@@ -122,20 +130,24 @@ void add_constructors(PayloadClass<String> &cls) {
                 })
         .method("initWithUTF8String:",
                 [](id self, const char *text) -> id {
-                    if (!text) throw std::invalid_argument("-[NSString initWithUTF8String:]: the argument is null");
+                    if (!text)
+                        throw std::invalid_argument("-[NSString initWithUTF8String:]: the argument is null");
                     return initialise(self, text, kUtf8);
                 })
-        .method("initWithCString:encoding:",
-                [](id self, const char *text, unsigned long encoding) -> id {
-                    if (!text) throw std::invalid_argument("-[NSString initWithCString:encoding:]: the text is null");
-                    return initialise(self, text, encoding);
-                })
+        .method(
+            "initWithCString:encoding:",
+            [](id self, const char *text, unsigned long encoding) -> id {
+                if (!text)
+                    throw std::invalid_argument("-[NSString initWithCString:encoding:]: the text is null");
+                return initialise(self, text, encoding);
+            })
         .method("initWithBytes:length:encoding:",
                 [](id self, const char *bytes, unsigned long length, unsigned long encoding) -> id {
                     return initialise(self, {bytes, length}, encoding);
                 })
         .method("initWithBytesNoCopy:length:encoding:freeWhenDone:",
-                [](id self, void *bytes, unsigned long length, unsigned long encoding, bool free_when_done) -> id {
+                [](id self, void *bytes, unsigned long length, unsigned long encoding,
+                   bool free_when_done) -> id {
                     const id result = initialise(self, {static_cast<const char *>(bytes), length}, encoding);
                     if (free_when_done && result) std::free(bytes);
                     return result;
@@ -169,12 +181,17 @@ void add_readers(PayloadClass<String> &cls) {
 
 void add_comparisons(PayloadClass<String> &cls) {
     cls.method("isEqualToString:",
-               [](const String &self, id other) { return is_string(other) && self.utf8 == payload<String>(other).utf8; })
+               [](const String &self, id other) {
+                   return is_string(other) && self.utf8 == payload<String>(other).utf8;
+               })
         .method("isEqual:",
-                [](const String &self, id other) { return is_string(other) && self.utf8 == payload<String>(other).utf8; })
-        .method("hash", [](const String &self) -> unsigned long { return std::hash<std::string>()(self.utf8); })
-        .method("compare:",
-                [](const String &self, id other) { return order(self.utf8, text_of(other, "-[NSString compare:]")); })
+                [](const String &self, id other) {
+                    return is_string(other) && self.utf8 == payload<String>(other).utf8;
+                })
+        .method("hash",
+                [](const String &self) -> unsigned long { return std::hash<std::string>()(self.utf8); })
+        .method("compare:", [](const String &self,
+                               id other) { return order(self.utf8, text_of(other, "-[NSString compare:]")); })
         .method("caseInsensitiveCompare:",
                 [](const String &self, id other) {
                     const std::string &text = text_of(other, "-[NSString caseInsensitiveCompare:]");
@@ -196,9 +213,9 @@ bool is_string(id object) {
 }
 const std::string &text_of(id object, const char *method) {
     if (is_string(object)) return payload<String>(object).utf8;
-    throw std::invalid_argument(std::string(method) + ": the argument is " +
-                                (object ? std::string("a ") + class_getName(object_getClass(object)) : "nil") +
-                                ", not an NSString");
+    throw std::invalid_argument(
+        std::string(method) + ": the argument is " +
+        (object ? std::string("a ") + class_getName(object_getClass(object)) : "nil") + ", not an NSString");
 }
 
 void define_nsstring() {

@@ -1,5 +1,5 @@
-/* Apple's blocks runtime, and for compilers without blocks a template with the same layout (the "block ABI"), so
-   that code built by gcc and by clang -fblocks can pass blocks to each other. */
+/* Apple's blocks runtime, and for compilers without blocks a template with the same layout (the "block ABI"),
+   so that code built by gcc and by clang -fblocks can pass blocks to each other. */
 #pragma once
 #include <stddef.h>
 
@@ -65,7 +65,8 @@ struct Literal : BlockLayout {
     F function;
 
     explicit Literal(F f)
-        : BlockLayout{_NSConcreteStackBlock, kBlockHasCopyDispose, 0, nullptr, &kDescriptor}, function(std::move(f)) {}
+        : BlockLayout{_NSConcreteStackBlock, kBlockHasCopyDispose, 0, nullptr, &kDescriptor},
+          function(std::move(f)) {}
     Literal(const Literal &) = delete;
     Literal &operator=(const Literal &) = delete;
 
@@ -86,7 +87,8 @@ struct Literal : BlockLayout {
     static const BlockDescriptor kDescriptor;
 };
 template <class F>
-const BlockDescriptor Literal<F>::kDescriptor = {0, sizeof(Literal<F>), &Literal<F>::copy, &Literal<F>::dispose};
+const BlockDescriptor Literal<F>::kDescriptor = {0, sizeof(Literal<F>), &Literal<F>::copy,
+                                                 &Literal<F>::dispose};
 
 // `::mtlshim::literal % [=](A) {...}` is what the header rewrite makes of `^(A) {...}`.
 struct LiteralMaker {

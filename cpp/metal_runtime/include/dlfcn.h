@@ -1,5 +1,6 @@
-/* Untouched metal-cpp headers read NSLocalizedDescriptionKey and the like by dlsym(RTLD_DEFAULT, name), which sees
-   neither hidden symbols nor those of a module loaded with RTLD_LOCAL. Here that search starts in the runtime. */
+/* Untouched metal-cpp headers read NSLocalizedDescriptionKey and the like by dlsym(RTLD_DEFAULT, name), which
+   sees neither hidden symbols nor those of a module loaded with RTLD_LOCAL. Here that search starts in the
+   runtime. */
 #pragma once
 #include_next <dlfcn.h>
 
@@ -16,6 +17,5 @@ inline void *dlsym(mtlshim::DefaultScope scope, const char *name) {
     return known ? known : dlsym(static_cast<void *>(scope), name);
 }
 #undef RTLD_DEFAULT
-#define RTLD_DEFAULT \
-    (::mtlshim::DefaultScope {})
+#define RTLD_DEFAULT (::mtlshim::DefaultScope{})
 #endif

@@ -78,7 +78,8 @@ void objc_autoreleasePoolPop(void *pool) {
     size_t depth = pools.marks.size();
     while (depth > 0 && pools.marks[depth - 1].serial != serial) --depth;
     if (depth == 0) {
-        die("-[NSAutoreleasePool drain] of a pool that this thread does not hold: it ended already with a pool"
+        die("-[NSAutoreleasePool drain] of a pool that this thread does not hold: it ended already with a "
+            "pool"
             " around it, or another thread made it");
     }
     pools.release_down_to(pools.marks[depth - 1].start);

@@ -68,7 +68,8 @@ Byref *copy_byref(Byref *source) {
     Byref *const copy = duplicate(source, static_cast<size_t>(source->size));
     const int flags = source->flags.load(std::memory_order_relaxed);
     copy->isa = nullptr;
-    copy->flags.store(flags | kNeedsFree | 4, std::memory_order_relaxed);  // the block's and the scope's reference
+    copy->flags.store(flags | kNeedsFree | 4,
+                      std::memory_order_relaxed);  // the block's and the scope's reference
     copy->forwarding = source->forwarding = copy;
     if (flags & kHasCopyDispose) source->keep(copy, source);
     return copy;

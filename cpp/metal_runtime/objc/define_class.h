@@ -4,14 +4,13 @@
 //       static const auto cls = PayloadClass<BufferState>("QwispBuffer")   // a subclass of NSObject
 //           .method("length", [](const BufferState &self) -> NS::UInteger { return self.length; })
 //           .method("setLabel:", [](BufferState &self, NS::String *label) { self.label = label; })
-//           .method("device", [](id self) -> MTL::Device * { ... })        // the object instead of its payload
-//           .class_method("defaultThing", [](Class cls) -> id { ... })
-//           .registered();
+//           .method("device", [](id self) -> MTL::Device * { ... })        // the object instead of its
+//           payload .class_method("defaultThing", [](Class cls) -> id { ... }) .registered();
 //       return cls;
 //   }
-//   MTL::Buffer *buffer = buffer_class().create<MTL::Buffer>(constructor arguments...);  // owned by the caller (+1)
-//   BufferState &state = payload<BufferState>(buffer);
-//   BufferState *maybe = buffer_class().find(buffer);  // null if `buffer` is null or of another class
+//   MTL::Buffer *buffer = buffer_class().create<MTL::Buffer>(constructor arguments...);  // owned by the
+//   caller (+1) BufferState &state = payload<BufferState>(buffer); BufferState *maybe =
+//   buffer_class().find(buffer);  // null if `buffer` is null or of another class
 //
 // Lambdas capture nothing and may throw: the exception reaches the caller of the metal-cpp method.
 // The runtime calls the payload's destructor when the last reference goes ("dealloc"; do not define it).
@@ -31,9 +30,9 @@
 #include <type_traits>
 #include <utility>
 
-// Optional, off macOS only: the runtime calls it once, when a message first reaches a class nobody has defined, from
-// any thread, also during static initialisation. Define it beside MTLCreateSystemDefaultDevice: the runtime's
-// reference is weak, which alone does not pull an object file out of a static library.
+// Optional, off macOS only: the runtime calls it once, when a message first reaches a class nobody has
+// defined, from any thread, also during static initialisation. Define it beside MTLCreateSystemDefaultDevice:
+// the runtime's reference is weak, which alone does not pull an object file out of a static library.
 extern "C" void qwisp_define_metal_classes();
 
 namespace qwisp::objc {
@@ -63,14 +62,22 @@ namespace detail {
 // Type encodings for the real runtime. Metal's structs by value consist of NSUIntegers or are block pointers.
 template <class A>
 std::string encoding() {
-    if constexpr (std::is_void_v<A>) return "v";
-    else if constexpr (std::is_same_v<A, SEL>) return ":";
-    else if constexpr (std::is_same_v<A, Class>) return "#";
-    else if constexpr (std::is_same_v<A, const char *>) return "*";
-    else if constexpr (std::is_enum_v<A>) return encoding<std::underlying_type_t<A>>();
-    else if constexpr (std::is_same_v<A, bool>) return "B";
-    else if constexpr (std::is_same_v<A, float>) return "f";
-    else if constexpr (std::is_same_v<A, double>) return "d";
+    if constexpr (std::is_void_v<A>)
+        return "v";
+    else if constexpr (std::is_same_v<A, SEL>)
+        return ":";
+    else if constexpr (std::is_same_v<A, Class>)
+        return "#";
+    else if constexpr (std::is_same_v<A, const char *>)
+        return "*";
+    else if constexpr (std::is_enum_v<A>)
+        return encoding<std::underlying_type_t<A>>();
+    else if constexpr (std::is_same_v<A, bool>)
+        return "B";
+    else if constexpr (std::is_same_v<A, float>)
+        return "f";
+    else if constexpr (std::is_same_v<A, double>)
+        return "d";
     else if constexpr (std::is_integral_v<A>) {
         constexpr const char *names[2][4] = {{"C", "S", "I", "Q"}, {"c", "s", "i", "q"}};
         return names[std::is_signed_v<A>][sizeof(A) == 8 ? 3 : sizeof(A) / 2];
@@ -90,8 +97,10 @@ template <class F, class R, class Self, class... A>
 struct Method<F, R (F::*)(Self, A...) const> {
     static_assert(std::is_empty_v<F>, "a method's lambda must not capture");
     static R call(id self, SEL, A... args) {
-        if constexpr (std::is_reference_v<Self>) return F{}(payload<std::remove_reference_t<Self>>(self), args...);
-        else return F{}(reinterpret_cast<Self>(self), args...);  // id or Class
+        if constexpr (std::is_reference_v<Self>)
+            return F{}(payload<std::remove_reference_t<Self>>(self), args...);
+        else
+            return F{}(reinterpret_cast<Self>(self), args...);  // id or Class
     }
     static std::string types() { return encoding<R>() + "@:" + (std::string() + ... + encoding<A>()); }
 };
@@ -115,14 +124,16 @@ class PayloadClass {
         });
         class_method("alloc", [](Class cls) -> id {
             if constexpr (std::is_default_constructible_v<T>) return make_instance<T>(cls);
-            std::fprintf(stderr, "qwisp: +[%s alloc]: only the device makes such objects\n", class_getName(cls));
+            std::fprintf(stderr, "qwisp: +[%s alloc]: only the device makes such objects\n",
+                         class_getName(cls));
             std::abort();
         });
     }
 
     template <class F>
     PayloadClass &method(const char *selector, F) {
-        return add(class_, selector, reinterpret_cast<IMP>(&detail::Method<F>::call), detail::Method<F>::types());
+        return add(class_, selector, reinterpret_cast<IMP>(&detail::Method<F>::call),
+                   detail::Method<F>::types());
     }
     template <class F>
     PayloadClass &class_method(const char *selector, F) {

@@ -26,7 +26,7 @@ struct Method {
 struct DispatchTable {
     uint64_t byte_mask;  // (number of buckets - 1) * 16
     uint64_t padding;
-    Method buckets[1];   // a null selector marks an empty bucket
+    Method buckets[1];  // a null selector marks an empty bucket
 };
 static_assert(offsetof(DispatchTable, buckets) == 16 && sizeof(Method) == 16, "msgsend_*.S");
 
@@ -48,7 +48,8 @@ IMP find_method(Class cls, SEL selector);
 IMP find_method_defining(Class cls, SEL selector);
 
 // The names of selectors that the runtime itself sends.
-extern const SelectorCell kAlloc, kAutorelease, kClass, kDealloc, kDescription, kHash, kInit, kIsEqual, kObjectForKey, kRelease, kRetain;
+extern const SelectorCell kAlloc, kAutorelease, kClass, kDealloc, kDescription, kHash, kInit, kIsEqual,
+    kObjectForKey, kRelease, kRetain;
 inline SEL selector(const SelectorCell &cell) {
     return reinterpret_cast<SEL>(const_cast<SelectorCell *>(&cell));
 }

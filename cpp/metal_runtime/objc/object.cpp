@@ -27,8 +27,8 @@ namespace qwisp::objc {
 
 namespace {
 
-// The memory of deallocated objects stays here for a while, so that a message to one is named instead of running
-// into whatever lives there next.
+// The memory of deallocated objects stays here for a while, so that a message to one is named instead of
+// running into whatever lives there next.
 constexpr size_t kQuarantined = 1024;
 constinit std::array<std::atomic<id>, kQuarantined> quarantine{};
 constinit std::atomic<size_t> quarantine_next = 0;
@@ -63,7 +63,8 @@ extern "C" {
 
 id class_createInstance(Class cls, size_t extra_bytes) {
     if (!cls || extra_bytes > UINT32_MAX) return nullptr;
-    if (!cls->is_registered.load(std::memory_order_acquire) && !find_method_defining(cls, selector(kDealloc))) {
+    if (!cls->is_registered.load(std::memory_order_acquire) &&
+        !find_method_defining(cls, selector(kDealloc))) {
         die("an instance of %s: the class is not implemented here", cls->name);
     }
     auto *header = static_cast<ObjectHeader *>(std::calloc(1, sizeof(ObjectHeader) + extra_bytes));
@@ -98,7 +99,8 @@ id objc_retain(id object) {
     if (!object || object->isa->is_meta) return object;
     if (object->isa->is_freed_twin) die_freed(object, selector(kRetain));
     std::atomic<uint32_t> &references = header_of(object)->references;
-    if (references.load(std::memory_order_relaxed) < kImmortal) references.fetch_add(1, std::memory_order_relaxed);
+    if (references.load(std::memory_order_relaxed) < kImmortal)
+        references.fetch_add(1, std::memory_order_relaxed);
     return object;
 }
 
@@ -111,7 +113,8 @@ void objc_release(id object) {
     if (before == 1) {
         send<void>(object, kDealloc);
     } else if (before == 0) {
-        die("-[%s release] sent to %p while it is being deallocated", object->isa->name, static_cast<void *>(object));
+        die("-[%s release] sent to %p while it is being deallocated", object->isa->name,
+            static_cast<void *>(object));
     }
 }
 

@@ -1,4 +1,5 @@
-// Selectors, classes and dispatch tables. One lock guards them all; message send (msgsend_*.S) does not take it.
+// Selectors, classes and dispatch tables. One lock guards them all; message send (msgsend_*.S) does not take
+// it.
 #include "internals.h"
 
 #include <pthread.h>
@@ -17,9 +18,9 @@ extern "C" [[gnu::weak]] void qwisp_define_metal_classes();
 
 namespace qwisp::objc {
 
-constinit const SelectorCell kAlloc{"alloc"}, kAutorelease{"autorelease"}, kClass{"class"}, kDealloc{"dealloc"},
-    kDescription{"description"}, kHash{"hash"}, kInit{"init"}, kIsEqual{"isEqual:"}, kObjectForKey{"objectForKey:"}, kRelease{"release"},
-    kRetain{"retain"};
+constinit const SelectorCell kAlloc{"alloc"}, kAutorelease{"autorelease"}, kClass{"class"},
+    kDealloc{"dealloc"}, kDescription{"description"}, kHash{"hash"}, kInit{"init"}, kIsEqual{"isEqual:"},
+    kObjectForKey{"objectForKey:"}, kRelease{"release"}, kRetain{"retain"};
 
 constinit std::mutex constants_mutex;
 
@@ -33,16 +34,16 @@ struct Registry {
     std::vector<const DispatchTable *> retired;  // kept for ever: another thread may be reading one
 
     Registry() {
-        for (const SelectorCell *cell : {&kAlloc, &kAutorelease, &kClass, &kDealloc, &kDescription, &kHash, &kInit, &kIsEqual, &kObjectForKey,
-                                         &kRelease, &kRetain}) {
+        for (const SelectorCell *cell : {&kAlloc, &kAutorelease, &kClass, &kDealloc, &kDescription, &kHash,
+                                         &kInit, &kIsEqual, &kObjectForKey, &kRelease, &kRetain}) {
             selectors.emplace(cell->name, selector(*cell));
         }
     }
 };
 
-// Every lock here and `constants_mutex`, in the order in which they nest, is held across fork() (see lock_all).
-// Constant-initialised, and the registry is made on first use and never destroyed: any static initialiser or
-// destructor of any translation unit may use the runtime.
+// Every lock here and `constants_mutex`, in the order in which they nest, is held across fork() (see
+// lock_all). Constant-initialised, and the registry is made on first use and never destroyed: any static
+// initialiser or destructor of any translation unit may use the runtime.
 constinit std::mutex registry_mutex, foundation_mutex, metal_mutex;
 constinit Registry *shared_registry = nullptr;
 constinit std::atomic<bool> foundation_defined = false, metal_defined = false;
@@ -79,7 +80,8 @@ DispatchTable *build_table(const std::unordered_map<SEL, IMP> &methods) {
     while (buckets < methods.size() * 2 + 2) buckets *= 2;
     const size_t most = methods.size() * 32 + 4;
     for (;; buckets *= 2) {  // until no two selectors share a bucket, or the table gets silly
-        auto *table = static_cast<DispatchTable *>(std::calloc(1, offsetof(DispatchTable, buckets) + buckets * 16));
+        auto *table =
+            static_cast<DispatchTable *>(std::calloc(1, offsetof(DispatchTable, buckets) + buckets * 16));
         if (!table) throw std::bad_alloc();
         table->byte_mask = (buckets - 1) * 16;
         size_t clashes = 0;
@@ -113,8 +115,8 @@ Class new_class(const char *name, Class isa, bool is_meta) {
     return cls;
 }
 
-// metal-cpp looks classes up while static initialisers run, maybe before their definition: it gets an empty class
-// under that name, which objc_allocateClassPair fills later.
+// metal-cpp looks classes up while static initialisers run, maybe before their definition: it gets an empty
+// class under that name, which objc_allocateClassPair fills later.
 Class intern_class(const char *name) {
     const auto known = registry().classes.find(name);
     if (known != registry().classes.end()) return known->second;
@@ -176,8 +178,10 @@ extern "C" {
 // What message send calls when the table has no such selector.
 [[gnu::visibility("hidden")]] IMP mtlshim_lookup_miss(id self, SEL selector) {
     if (!selector) {
-        die("a null selector was sent to %s %p: a static initialiser used metal-cpp before the translation unit that"
-            " defines NS_PRIVATE_IMPLEMENTATION and MTL_PRIVATE_IMPLEMENTATION was initialised; link that one first",
+        die("a null selector was sent to %s %p: a static initialiser used metal-cpp before the translation "
+            "unit that"
+            " defines NS_PRIVATE_IMPLEMENTATION and MTL_PRIVATE_IMPLEMENTATION was initialised; link that "
+            "one first",
             self ? self->isa->name : "nil", static_cast<void *>(self));
     }
     const Class cls = self->isa;
@@ -185,7 +189,8 @@ extern "C" {
     if (const IMP imp = find_method_defining(cls, selector)) return imp;
     const char *const name = sel_getName(selector);
     if (!cls->is_registered) {
-        die("%c[%s %s]: the class %s is not implemented here", cls->is_meta ? '+' : '-', cls->name, name, cls->name);
+        die("%c[%s %s]: the class %s is not implemented here", cls->is_meta ? '+' : '-', cls->name, name,
+            cls->name);
     }
     die("unrecognized selector %c[%s %s] sent to %p: the class does not implement this method here",
         cls->is_meta ? '+' : '-', cls->name, name, static_cast<void *>(self));
@@ -214,7 +219,8 @@ Protocol *objc_getProtocol(const char *name) {
     const std::lock_guard lock(registry_mutex);
     const auto known = registry().protocols.find(name);
     if (known != registry().protocols.end()) return known->second;
-    const auto protocol = reinterpret_cast<Protocol *>(new ObjectHeader{intern_class("Protocol"), kImmortal, 0});
+    const auto protocol =
+        reinterpret_cast<Protocol *>(new ObjectHeader{intern_class("Protocol"), kImmortal, 0});
     return registry().protocols.emplace(keep(name), protocol).first->second;
 }
 
@@ -228,7 +234,8 @@ Class objc_allocateClassPair(Class superclass, const char *name, size_t) {
     if (cls->is_allocated) return nullptr;
     cls->is_allocated = true;
     cls->superclass = superclass;
-    cls->isa->superclass = superclass ? superclass->isa : cls;  // class methods of the root: its instance methods
+    cls->isa->superclass =
+        superclass ? superclass->isa : cls;  // class methods of the root: its instance methods
     return cls;
 }
 
@@ -253,7 +260,9 @@ BOOL class_addMethod(Class cls, SEL selector, IMP imp, const char *) {
 }
 
 IMP class_getMethodImplementation(Class cls, SEL selector) { return find_method_defining(cls, selector); }
-BOOL class_respondsToSelector(Class cls, SEL selector) { return find_method_defining(cls, selector) != nullptr; }
+BOOL class_respondsToSelector(Class cls, SEL selector) {
+    return find_method_defining(cls, selector) != nullptr;
+}
 Class class_getSuperclass(Class cls) {
     const std::lock_guard lock(registry_mutex);
     return cls ? cls->superclass : nullptr;

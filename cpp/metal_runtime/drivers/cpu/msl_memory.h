@@ -22,9 +22,7 @@ class Reference {
     Reference(const Reference &) = default;
 
     operator T() const { return load<S, T>(*region_, offset_); }
-    explicit operator float() const
-        requires(std::is_same_v<T, half>)
-    {
+    explicit operator float() const requires(std::is_same_v<T, half>) {
         return float(load<S, T>(*region_, offset_));
     }
     Pointer<T, S> operator&() const { return Pointer<T, S>(region_, offset_); }
@@ -57,25 +55,17 @@ class Pointer {
     Pointer(Region *region, size_t offset) : region_(region), offset_(offset) {}
 
     // To const implicitly, to another element type by a cast, never away from const.
-    operator Pointer<const Value, S>() const
-        requires(!std::is_const_v<T>)
-    {
-        return {region_, offset_};
-    }
+    operator Pointer<const Value, S>() const requires(!std::is_const_v<T>) { return {region_, offset_}; }
     template <class U>
-        requires(!std::is_same_v<const U, const Value> && (std::is_const_v<U> || !std::is_const_v<T>))
-    explicit operator Pointer<U, S>() const {
+    requires(!std::is_same_v<const U, const Value> && (std::is_const_v<U> || !std::is_const_v<T>)) explicit
+    operator Pointer<U, S>() const {
         return {region_, offset_};
     }
 
-    Value operator[](size_t i) const
-        requires(std::is_const_v<T>)
-    {
+    Value operator[](size_t i) const requires(std::is_const_v<T>) {
         return load<S, Value>(*region_, offset_ + i * sizeof(T));
     }
-    Reference<T, S> operator[](size_t i) const
-        requires(!std::is_const_v<T>)
-    {
+    Reference<T, S> operator[](size_t i) const requires(!std::is_const_v<T>) {
         return {region_, offset_ + i * sizeof(T)};
     }
     decltype(auto) operator*() const { return (*this)[0]; }

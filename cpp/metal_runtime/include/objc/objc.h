@@ -3,7 +3,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Every entry point has a private link name: it cannot bind to a real libobjc in the same process, nor be bound by one. */
+/* Every entry point has a private link name: it cannot bind to a real libobjc in the same process, nor be
+ * bound by one. */
 #define MTLSHIM_NAME(name) __asm__("mtlshim_" #name)
 
 #ifdef __cplusplus
@@ -25,7 +26,8 @@ typedef bool BOOL;
 #define NO false
 #endif
 
-/* The address of a named constant (NSLocalizedDescriptionKey, ...) or null: what metal-cpp asks dlsym on macOS. */
+/* The address of a named constant (NSLocalizedDescriptionKey, ...) or null: what metal-cpp asks dlsym on
+ * macOS. */
 void *mtlshim_symbol(const char *name);
 #ifdef __cplusplus
 }

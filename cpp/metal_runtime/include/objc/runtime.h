@@ -7,12 +7,14 @@ extern "C" {
 SEL sel_registerName(const char *name) MTLSHIM_NAME(sel_registerName);
 const char *sel_getName(SEL selector) MTLSHIM_NAME(sel_getName);
 
-/* Unlike Apple's, the lookups never return nil: a class nobody has defined is named when a message reaches it. */
+/* Unlike Apple's, the lookups never return nil: a class nobody has defined is named when a message reaches
+ * it. */
 Class objc_lookUpClass(const char *name) MTLSHIM_NAME(objc_lookUpClass);
 Class objc_getClass(const char *name) MTLSHIM_NAME(objc_getClass);
 Protocol *objc_getProtocol(const char *name) MTLSHIM_NAME(objc_getProtocol);
 
-Class objc_allocateClassPair(Class superclass, const char *name, size_t extra_bytes) MTLSHIM_NAME(objc_allocateClassPair);
+Class objc_allocateClassPair(Class superclass, const char *name, size_t extra_bytes)
+    MTLSHIM_NAME(objc_allocateClassPair);
 void objc_registerClassPair(Class cls) MTLSHIM_NAME(objc_registerClassPair);
 BOOL class_addMethod(Class cls, SEL selector, IMP imp, const char *types) MTLSHIM_NAME(class_addMethod);
 IMP class_getMethodImplementation(Class cls, SEL selector) MTLSHIM_NAME(class_getMethodImplementation);
