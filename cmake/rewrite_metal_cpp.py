@@ -3,7 +3,7 @@
     rewrite_metal_cpp.py HEADERS COPY
 
 The number of hits of every rule is asserted, so that headers of another version fail here and not in some
-compiler message. cpp/metal_runtime/include/Block.h has what the rules refer to. clang with -fblocks needs none
+compiler message. cpp/metal_runtime/include/Block.h has what the rules refer to. clang with blocks needs none
 of this.
 """
 
