@@ -96,7 +96,7 @@ void check_buffer(const char *name, const BufferObject &buffer, const DevicePtr 
         throw py::type_error(std::string(name) + ": dtype " + info(buffer.element).name +
                              ", but it must be " + info(wanted).name);
     }
-    if (buffer.device != device) wrong_value(std::string(name) + ": on another device than the gate");
+    if (buffer.device != device) wrong_value(std::string(name) + ": made by another Device than the gate");
 }
 
 void bind_buffer(py::module_ &module) {

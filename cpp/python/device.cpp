@@ -96,8 +96,10 @@ DevicePtr make_device(const Arg<std::optional<std::string>> &kind_arg,
     });
     const Fuse fuse = fuse_value(Arg<Fuse>{settings.attr("fuse")}, Fuse::off);
     auto device = std::make_shared<DeviceObject>(entry->kind, entry->name, sha256, fuse, std::move(context));
-    if (entry->kind == "cpu" && !settings.attr("simt_seed").is_none()) {
+    static bool seeded = false;  // guarded by the GIL; a seed that was set since stays
+    if (entry->kind == "cpu" && !seeded && !settings.attr("simt_seed").is_none()) {
         set_seed(*device, uint64_t(integer("QWISP_SIMT_SEED", Arg<int64_t>{settings.attr("simt_seed")})));
+        seeded = true;
     }
     return device;
 }

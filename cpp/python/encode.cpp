@@ -43,7 +43,7 @@ EncodeArguments::EncodeArguments(const Arg<BufferObject> &x_arg, const Arg<GateO
     const int64_t rows = integer("rows", rows_arg);
     const int64_t hidden = gate_->gate->hidden(), experts = gate_->gate->experts();
     check_buffer("x", *x_, device(), Element::float16);
-    if (scratch_->device != device()) wrong_value("scratch: on another device than the gate");
+    if (scratch_->device != device()) wrong_value("scratch: made by another Device than the gate");
     if (x_->shape.size() != 2 || x_->shape[1] != hidden || x_->shape[0] < rows) {
         wrong_value("x: shape " + shown(x_->shape) + ", but it must be [at least rows=" +
                     std::to_string(rows) + ", hidden=" + std::to_string(hidden) + "]");
@@ -57,7 +57,7 @@ EncodeArguments::EncodeArguments(const Arg<BufferObject> &x_arg, const Arg<GateO
         operands_.bias = &bias_;
     }
     if (const auto given = instance("diag", diag)) {
-        if (given->inds->device != device()) wrong_value("diag: on another device than the gate");
+        if (given->inds->device != device()) wrong_value("diag: made by another Device than the gate");
         diag_ = {given->inds->memory.get(), given->logits->memory.get(), given->place};
         operands_.diag = &diag_;
     }
@@ -96,7 +96,7 @@ void bind_encode(py::module_ &module) {
             const EncodeArguments arguments(x, gate, scratch, rows, fuse, bias, diag, remap.value,
                                             return_logits);
             if (encoder->commands->device() != arguments.device()) {
-                wrong_value("encoder: on another device than the gate");
+                wrong_value("encoder: made by another Device than the gate");
             }
             encoder->commands->encode(encoder->ticket, arguments.scratch(),
                                       [&](MTL::ComputeCommandEncoder *open) {

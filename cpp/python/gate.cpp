@@ -83,6 +83,13 @@ GateHandle make_gate(const Arg<DeviceObject> &device_arg, const Arg<ArrayInput> 
 }
 
 GateHandle gate_from(const Arg<DeviceObject> &device, const py::object &weights) {
+    for (const char *part : {"weight", "scales", "biases"}) {
+        if (!py::hasattr(weights, part)) {
+            wrong_type("weights", weights, "an object with weight, scales and biases");
+        }
+    }
+    // A checkpoint that uses its scores as they are cannot be routed here (GateWeights of load_gates).
+    if (py::hasattr(weights, "require_renormalized")) weights.attr("require_renormalized")();
     return make_gate(device, {weights.attr("weight")}, {weights.attr("scales")}, {weights.attr("biases")});
 }
 

@@ -30,7 +30,7 @@ def generate() -> str:
         text = path.read_text(encoding="utf-8")
         # It takes our Buffer for Python's.
         text = text.replace("typing_extensions.Buffer", "Buffer").replace("import typing_extensions\n", "")
-        text = re.sub(r"^__version__: str = .*$", "__version__: str", text, flags=re.MULTILINE)
+        text = re.sub(r"^(__version__|compiler): str = .*$", r"\1: str", text, flags=re.MULTILINE)
         text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
         path.write_text(HEADER + text, encoding="utf-8")
         settings = ["--config", str(ROOT / "pyproject.toml")]

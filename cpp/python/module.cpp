@@ -5,6 +5,12 @@ namespace py = pybind11;
 
 namespace {
 
+#if defined(__clang__)
+constexpr const char *kCompiler = "clang " __clang_version__;
+#else
+constexpr const char *kCompiler = "gcc " __VERSION__;
+#endif
+
 void translate(std::exception_ptr thrown) {
     try {
         std::rethrow_exception(thrown);
@@ -19,6 +25,7 @@ PYBIND11_MODULE(core_of_main_interpreter, module) {
     using namespace qwisp::python;
     module.doc() = "The compiled part of qwisp_native; use that.";
     module.attr("__version__") = QWISP_VERSION;
+    module.attr("compiler") = kCompiler;
     py::register_local_exception_translator(translate);
     register_shutdown();
     bind_device(module);

@@ -79,7 +79,7 @@ void BiasObject::check_length(int64_t experts) const {
 BufferPtr BiasObject::on_device(const DevicePtr &device, int64_t experts) {
     check_length(experts);
     if (given_) {
-        if (given_->device != device) wrong_value("bias.resident: on another device than the gate");
+        if (given_->device != device) wrong_value("bias.resident: made by another Device than the gate");
         return given_->memory;
     }
     std::lock_guard lock(mutex_);

@@ -36,7 +36,7 @@ Raises:
 constexpr const char *kCallDoc = R"(__call__(*args, **kwargs)
 Overloaded function.
 
-1. __call__(self: qwisp_native._core.Router, x: qwisp_native.arrays.ArrayInput, *, return_logits: typing.Literal[False] = False, bias: qwisp_native._core.RouteBias | None = None, out: collections.abc.Sequence[qwisp_native.arrays.ArrayInput] | None = None) -> tuple[numpy.typing.NDArray[numpy.int32], numpy.typing.NDArray[numpy.float16]]
+1. __call__(self: qwisp_native._core.Router, x: qwisp_native.arrays.ArrayInput, *, return_logits: typing.Literal[False] = False, bias: qwisp_native._core.RouteBias | None = None, out: tuple[qwisp_native.arrays.ArrayInput, ...] | list[qwisp_native.arrays.ArrayInput] | None = None) -> tuple[numpy.typing.NDArray[numpy.int32], numpy.typing.NDArray[numpy.float16]]
 
 Routes M rows. Blocks until done; the GIL is released meanwhile.
 
@@ -59,7 +59,7 @@ Raises:
     DeviceError: the device failed, with its own message.
     MemoryError: the device, or this process, does not have the memory.
 
-2. __call__(self: qwisp_native._core.Router, x: qwisp_native.arrays.ArrayInput, *, return_logits: typing.Literal[True], bias: qwisp_native._core.RouteBias | None = None, out: collections.abc.Sequence[qwisp_native.arrays.ArrayInput] | None = None) -> tuple[numpy.typing.NDArray[numpy.int32], numpy.typing.NDArray[numpy.float16], numpy.typing.NDArray[numpy.float16]]
+2. __call__(self: qwisp_native._core.Router, x: qwisp_native.arrays.ArrayInput, *, return_logits: typing.Literal[True], bias: qwisp_native._core.RouteBias | None = None, out: tuple[qwisp_native.arrays.ArrayInput, ...] | list[qwisp_native.arrays.ArrayInput] | None = None) -> tuple[numpy.typing.NDArray[numpy.int32], numpy.typing.NDArray[numpy.float16], numpy.typing.NDArray[numpy.float16]]
 
 The same, with raw logits.
 )";
@@ -79,7 +79,7 @@ class Outputs {
             return;
         }
         if (!PyTuple_Check(out.ptr()) && !PyList_Check(out.ptr()))
-            wrong_type("out", out, "a tuple of arrays");
+            wrong_type("out", out, "a tuple or a list of arrays");
         const py::tuple given(out);
         if (given.size() != specs.size()) {
             wrong_value("out: " + std::to_string(given.size()) + " arrays, but it must be " +

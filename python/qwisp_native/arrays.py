@@ -43,7 +43,7 @@ def as_numpy(name: str, value: object, wanted: str) -> NDArray[Any]:
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name}: a masked array, but it must be an array without a mask")
     if isinstance(value, np.ndarray):
-        return value.view(np.ndarray)
+        return np.ndarray.view(value, np.ndarray)  # not a subclass's own idea of it
     _refuse_bfloat16(name, value, wanted)
     try:
         view = memoryview(value)  # type: ignore[arg-type]

@@ -62,10 +62,8 @@ void define_nsobject() {
     const Class root = objc_allocateClassPair(nullptr, "NSObject", 0);
     const Class meta = object_getClass(reinterpret_cast<id>(root));
     add(meta, "alloc", [](Class cls) -> id { return class_createInstance(cls, 0); });
-    add(meta, "new", [](Class cls) -> id {
-        static_assert(sizeof(Class) == sizeof(id));
-        return send<id>(send<id>(reinterpret_cast<id>(cls), kAlloc), kInit);
-    });
+    add(meta, "new",
+        [](Class cls) -> id { return send<id>(send<id>(reinterpret_cast<id>(cls), kAlloc), kInit); });
     add(meta, "class", [](Class cls) { return cls; });
 
     // Class objects inherit these too: the root of the metaclasses is a subclass of NSObject.

@@ -66,7 +66,7 @@ def gather() -> dict[str, Any]:
 
     return {
         "qwisp_native": __version__,
-        "compiler": getattr(_core, "compiler", "not recorded"),
+        "compiler": _core.compiler,
         "shader_sha256": shader_sha256(),
         "devices": [
             {"kind": d.kind, "name": d.name, "available": d.available, "why": d.why} for d in devices()

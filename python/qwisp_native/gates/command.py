@@ -121,8 +121,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         device = qn.Device(options.device)
         report = run(device, only=options.only, seed=options.seed, progress=sys.stderr.isatty())
-    except (ValueError, qn.DeviceError) as error:
+    except ValueError as error:
         parser.error(str(error))
+    except qn.DeviceError as error:
+        print(f"qwisp-native gates: {error}", file=sys.stderr)
+        return 1
     if options.json:
         print(json.dumps(report.as_json(), indent=2))
     else:
