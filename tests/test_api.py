@@ -121,7 +121,7 @@ def test_gate_from_dense_and_from_a_checkpoint(device: qn.Device) -> None:
     assert same((again.weight, again.scales, again.biases), (gate.weight, gate.scales, gate.biases))
     with pytest.raises(TypeError, match="dense: a list"):
         qn.Gate.quantize(device, [[1.0]])  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="weights: an int.*weight, scales and biases"):
+    with pytest.raises(TypeError, match=r"weights: an int.*weight, scales and biases"):
         qn.Gate.from_weights(device, 3)  # type: ignore[arg-type]
 
 

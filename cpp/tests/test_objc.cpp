@@ -165,7 +165,7 @@ TEST_CASE("aborts name the class and the selector") {
 TEST_CASE("aborts name a null selector") {
     static volatile SEL null_selector = nullptr;
     const auto send_null = [](const void *object) {
-        reinterpret_cast<void (*)(const void *, SEL)>(&objc_msgSend)(object, null_selector);
+        reinterpret_cast<void (*)(const void *, SEL)> (&objc_msgSend)(object, null_selector);
     };
     CHECK(
         contains(abort_message([&] { send_null(new_thing()); }), "null selector was sent to QwispTestThing"));

@@ -73,8 +73,13 @@ const PayloadClass<Probe> &probe_class() {
                                 std::to_string(image);
                 })
             .method("heapBufferSizeAndAlignWithLength:options:",
-                    [](const Probe &, unsigned long length, unsigned long) { return Pair{length, 256}; })
-            .method("maxThreadsPerThreadgroup", [](const Probe &) { return Triple{1, 2, 3}; })
+                    [](const Probe &, unsigned long length, unsigned long) {
+                        return Pair{length, 256};
+                    })
+            .method("maxThreadsPerThreadgroup",
+                    [](const Probe &) {
+                        return Triple{1, 2, 3};
+                    })
             .method("GPUStartTime", [](const Probe &) { return 1.5; })
             .method("floatValue", [](const Probe &) { return 2.25f; })
             .method("length", [](const Probe &self) { return self.value; })
@@ -141,7 +146,7 @@ TEST_CASE("nil answers zero") {
         return send(nullptr, sel_registerName(selector));
     };
     using Object = const void *;
-    CHECK(send_nil("computeCommandEncoder", (Object (*)(Object, SEL))(&objc_msgSend)) == nullptr);
+    CHECK(send_nil("computeCommandEncoder", (Object(*)(Object, SEL))(&objc_msgSend)) == nullptr);
     CHECK(send_nil("status", (unsigned long (*)(Object, SEL))(&objc_msgSend)) == 0);
 #if defined(__x86_64__)
     constexpr auto real_send = &objc_msgSend_fpret;

@@ -24,6 +24,7 @@ __all__: list[str] = [
     "RouteScratch",
     "Router",
     "available_devices",
+    "compiler",
     "encode_moe_route_rows",
     "load_kernel_image",
     "plan",
@@ -486,7 +487,7 @@ class Router:
         *,
         return_logits: typing.Literal[False] = False,
         bias: RouteBias | None = None,
-        out: collections.abc.Sequence[qwisp_native.arrays.ArrayInput] | None = None,
+        out: tuple[qwisp_native.arrays.ArrayInput, ...] | list[qwisp_native.arrays.ArrayInput] | None = None,
     ) -> tuple[numpy.typing.NDArray[numpy.int32], numpy.typing.NDArray[numpy.float16]]:
         """
         Routes M rows. Blocks until done; the GIL is released meanwhile.
@@ -517,7 +518,7 @@ class Router:
         *,
         return_logits: typing.Literal[True],
         bias: RouteBias | None = None,
-        out: collections.abc.Sequence[qwisp_native.arrays.ArrayInput] | None = None,
+        out: tuple[qwisp_native.arrays.ArrayInput, ...] | list[qwisp_native.arrays.ArrayInput] | None = None,
     ) -> tuple[
         numpy.typing.NDArray[numpy.int32],
         numpy.typing.NDArray[numpy.float16],
@@ -678,3 +679,4 @@ def shader_sha256() -> str:
     """
 
 __version__: str
+compiler: str

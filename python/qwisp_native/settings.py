@@ -34,6 +34,11 @@ class Variable:
         """Who reads it: the package when it runs, or the build."""
         return "package" if self.field else "build"
 
+    @property
+    def given(self) -> str:
+        """Its text in the environment now; "" when it is unset."""
+        return os.environ.get(self.name, "")
+
 
 def _choice(values: Mapping[str, Any]) -> Callable[[str], Any]:
     return lambda text: values[text]
@@ -130,6 +135,11 @@ def read(environment: Mapping[str, str]) -> Settings:
         except (KeyError, ValueError):
             raise ValueError(f"{variable.name}: {text!r}, but it must be {variable.values}") from None
     return Settings(**found)
+
+
+def given(variable: Variable) -> str | None:
+    """What the environment has for a variable; None where it is unset or empty."""
+    return os.environ.get(variable.name) or None
 
 
 @cache

@@ -105,21 +105,21 @@ def _device() -> dict[str, Any]:
 
 def _settings() -> list[dict[str, Any]]:
     """List the environment variables: value, where it comes from, what is wrong with it."""
-    from ..settings import VARIABLES, read
+    from ..settings import VARIABLES, given, read
 
     rows = []
     for variable in VARIABLES:
-        given = os.environ.get(variable.name)
+        value = given(variable)
         try:
-            read({variable.name: given} if given else {})
+            read({variable.name: value} if value else {})
             error = None
         except ValueError as wrong:
             error = str(wrong)
         rows.append(
             {
                 "name": variable.name,
-                "value": given or variable.default or None,
-                "source": "environment" if given else "default",
+                "value": value or variable.default or None,
+                "source": "environment" if value else "default",
                 "values": variable.values,
                 "used_by": variable.used_by,
                 "effect": variable.effect,
