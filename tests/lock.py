@@ -51,7 +51,6 @@ def sources() -> dict[str, dict[str, str]]:
     }
     data = [
         *sorted(GATES.glob("data/*")),
-        *sorted(here.glob("data/*.npz")),
         *sorted(here.glob("faults/*.toml")),
     ]
     files = {str(path.relative_to(ROOT)): sha(path.read_bytes()) for path in data}

@@ -12,10 +12,11 @@ import pytest
 
 import contract
 import qwisp_native as qn
+from qwisp_native import gates
 from qwisp_native.gates.inputs import KINDS, choice_order, dense, mixed, plant
 from qwisp_native.gates.registry import Context
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(gates.__file__).parent / "data"
 VARIANTS = ("pair", "single", "last")
 
 
