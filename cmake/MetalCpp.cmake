@@ -13,6 +13,8 @@ if(_failed)
 endif()
 
 add_library(metal_cpp INTERFACE)
+# The receiver of a message may be nil: `this` is no proof of the contrary.
+target_compile_options(metal_cpp INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-delete-null-pointer-checks>)
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   target_compile_options(metal_cpp INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fblocks>)
 else()
