@@ -7,7 +7,7 @@ namespace qwisp::python {
 std::string type_shown(py::handle value) {
     if (value.is_none()) return "None";
     const std::string type = Py_TYPE(value.ptr())->tp_name;
-    return (std::string("aeiou").find(type[0]) == std::string::npos ? "a " : "an ") + type;
+    return (std::string("aeiouAEIOU").find(type[0]) == std::string::npos ? "a " : "an ") + type;
 }
 
 std::string shown(py::handle value) {

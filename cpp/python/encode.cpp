@@ -56,14 +56,21 @@ EncodeArguments::EncodeArguments(const Arg<BufferObject> &x_arg, const Arg<GateO
         bias_ = {resident_.get(), given->eps};
         operands_.bias = &bias_;
     }
-    if (const auto given = instance("diag", diag)) {
-        if (given->inds->device != device()) wrong_value("diag: made by another Device than the gate");
-        diag_ = {given->inds->memory.get(), given->logits->memory.get(), given->place};
+    const auto given_diag = instance("diag", diag);
+    if (given_diag) {
+        if (given_diag->inds->device != device()) wrong_value("diag: made by another Device than the gate");
+        diag_ = {given_diag->inds->memory.get(), given_diag->logits->memory.get(), given_diag->place};
         operands_.diag = &diag_;
     }
     set_remap(remap);
     const RouteRequest request = route_request(operands_, rows, fuse_value(fuse, device()->fuse),
                                                flag("return_logits", return_logits));
+    if (request.diag) {  // the memory behind a small buffer is larger than what its array shows
+        check_length("diag.inds", given_diag->inds->bytes(), request.diag->inds_length,
+                     "int32 up to the end of this layer, slot and max_rows");
+        check_length("diag.logits", given_diag->logits->bytes(), request.diag->logits_length,
+                     "float16 up to the end of this layer");
+    }
     const auto context = device()->context();
     without_gil([&] { plan_ = plan_route(context, request); });  // may build pipelines
 }

@@ -65,12 +65,15 @@ def _refuse_bfloat16(name: str, value: object, wanted: str) -> None:
 def _from_dlpack(name: str, value: Any, wanted: str) -> NDArray[Any]:
     if isinstance(value, type) or not (hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__")):
         found = type(value).__name__
-        found = "None" if value is None else f"an {found}" if found[0] in "aeiou" else f"a {found}"
+        found = "None" if value is None else f"an {found}" if found[0] in "aeiouAEIOU" else f"a {found}"
         raise TypeError(
             f"{name}: {found}, but it must be an array ({wanted}): numpy, the buffer protocol, or DLPack on"
             " the CPU"
         )
-    device = int(value.__dlpack_device__()[0])
+    try:
+        device = int(value.__dlpack_device__()[0])
+    except (TypeError, ValueError, LookupError) as error:
+        raise TypeError(f"{name}: __dlpack_device__ gives no device: {error}; it must be {wanted}") from error
     if device != _KDLCPU:
         where = _DEVICES.get(device, f"DLPack device type {device}")
         raise ValueError(f"{name}: on {where}, but it must be on the CPU")

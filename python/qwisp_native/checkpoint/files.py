@@ -61,7 +61,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object; anything else is a ValueError that names the file."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # bad JSON and bad UTF-8 are both ValueErrors
+    except (ValueError, RecursionError) as error:  # bad JSON and bad UTF-8 are both ValueErrors
         raise ValueError(f"{path}: not a JSON file: {error}") from None
     if not isinstance(value, dict):
         raise ValueError(f"{path}: a JSON {type(value).__name__}, expected an object")

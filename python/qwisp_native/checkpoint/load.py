@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # The prefixes of Qwen3-MoE and Qwen3-Next; of Qwen3.5, Qwen3.6 and Qwen3-VL as mlx-lm writes them; and of the
 # same three on a hub. A multi-token-prediction gate (`mtp.layers.N`) is no layer's and does not match.
 _GATE = re.compile(
-    r"(?P<module>(?:model|language_model\.model|model\.language_model)\.layers\.(?P<layer>\d+)\.mlp\.gate)"
+    r"(?P<module>(?:model|language_model\.model|model\.language_model)\.layers\.(?P<layer>[0-9]{1,9})\.mlp\.gate)"
     r"\.(?P<part>\w+)"
 )
 

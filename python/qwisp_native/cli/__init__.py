@@ -38,13 +38,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return gates(words[1:])
         options = build_parser().parse_args(words)
         code = int(options.run(options))
-        sys.stdout.flush()
+        if sys.stdout:  # None where the caller closed it
+            sys.stdout.flush()
     except BrokenPipeError:  # as in `qwisp-native route ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if sys.stdout:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
         return 130
     except (ValueError, TypeError, KeyError, OSError, RuntimeError, MemoryError) as error:
-        print(f"qwisp-native {words[0]}: {failure(error)}", file=sys.stderr)
+        if sys.stderr:  # print(file=None) would write to stdout
+            print(f"qwisp-native {words[0]}: {failure(error)}", file=sys.stderr)
         return 1
     return code
