@@ -27,6 +27,9 @@ Hub &hub() {
     return *made;
 }
 
+// Made when the program loads: a fork in the middle of a first use would leave the child without it.
+[[maybe_unused]] const Hub &made_at_load = hub();
+
 }  // namespace
 
 uint64_t EventValue::get() const {
