@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "route/errors.h"
+#include "route/outcome.h"
 
 namespace qwisp::python {
 namespace {
@@ -122,18 +123,14 @@ void CommandsObject::wait() {
     without_gil([&] {
         AutoreleaseScope pool;
         buffer_->waitUntilCompleted();
-        if (buffer_->status() != MTL::CommandBufferStatusError) return;
-        {
+        if (buffer_->status() == MTL::CommandBufferStatusError) {
             std::lock_guard lock(mutex_);
             if (!cleared_) {
                 for (const auto &scratch : scratches_) scratch->reset();
             }
             cleared_ = true;
         }
-        const NS::Error *error = buffer_->error();
-        const NS::String *text = error ? error->localizedDescription() : nullptr;
-        throw DeviceError(text ? text->utf8String()
-                               : "the command buffer failed, and the device gives no reason");
+        throw_if_failed(buffer_.get());
     });
 }
 
@@ -216,7 +213,7 @@ void bind_commands(py::module_ &module) {
     device.def(
         "command_buffer",
         [](const Self<DeviceObject> &self) { return std::make_shared<CommandsObject>(self.held); },
-        "A new, empty command buffer on the device's queue.");
+        "A new, empty command buffer on the device's queue. RuntimeError if 32 are held uncommitted.");
 }
 
 }  // namespace qwisp::python

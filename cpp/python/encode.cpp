@@ -66,10 +66,7 @@ EncodeArguments::EncodeArguments(const Arg<BufferObject> &x_arg, const Arg<GateO
     const RouteRequest request = route_request(operands_, rows, fuse_value(fuse, device()->fuse),
                                                flag("return_logits", return_logits));
     if (request.diag) {  // the memory behind a small buffer is larger than what its array shows
-        check_length("diag.inds", given_diag->inds->bytes(), request.diag->inds_length,
-                     "int32 up to the end of this layer, slot and max_rows");
-        check_length("diag.logits", given_diag->logits->bytes(), request.diag->logits_length,
-                     "float16 up to the end of this layer");
+        check_diag_lengths(*request.diag, given_diag->inds->bytes(), given_diag->logits->bytes());
     }
     const auto context = device()->context();
     without_gil([&] { plan_ = plan_route(context, request); });  // may build pipelines

@@ -6,6 +6,7 @@
 
 #include "route/buffer.h"
 #include "route/errors.h"
+#include "route/outcome.h"
 #include "route/shader_text.h"
 
 namespace qwisp {
@@ -16,8 +17,7 @@ NS::String *string(std::string_view text) {
 }
 
 [[noreturn]] void fail(const std::string &what, const NS::Error *error) {
-    const NS::String *text = error ? error->localizedDescription() : nullptr;
-    throw DeviceError(what + ": " + (text ? text->utf8String() : "the device gives no reason"));
+    throw DeviceError(what + ": " + failure_text(error));
 }
 
 NS::SharedPtr<MTL::Library> compile(MTL::Device *device, const ContextOptions &options) {

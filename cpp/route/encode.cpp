@@ -68,10 +68,9 @@ void check_extras(const RoutePlan &plan, const RouteOperands &operands) {
         const RouteDiag &diag = *operands.diag;
         if (diag_copy(request.shape, diag.place) != *request.diag)
             refuse("diag: the plan was made for another place");
-        check_buffer("diag.inds", diag.inds, request.diag->inds_length,
-                     "int32 up to the end of this layer, slot and max_rows");
-        check_buffer("diag.logits", diag.logits, request.diag->logits_length,
-                     "float16 up to the end of this layer");
+        if (!diag.inds) refuse("diag.inds: null");
+        if (!diag.logits) refuse("diag.logits: null");
+        check_diag_lengths(*request.diag, diag.inds->length(), diag.logits->length());
     }
     check_presence("remap", operands.remap, request.remap);
     if (operands.remap) {

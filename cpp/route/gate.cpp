@@ -1,20 +1,10 @@
 #include "route/gate.h"
 
 #include <stdexcept>
-#include <string>
 
 #include "route/limits.h"
 
 namespace qwisp {
-namespace {
-
-void check_bytes(const char *argument, size_t found, size_t needed, const char *meaning) {
-    if (found == needed) return;
-    throw std::invalid_argument(std::string(argument) + ": " + std::to_string(found) +
-                                " bytes, but it must be " + std::to_string(needed) + " (" + meaning + ")");
-}
-
-}  // namespace
 
 std::shared_ptr<Gate> Gate::create(std::shared_ptr<Context> context, int64_t experts, int64_t hidden,
                                    std::span<const std::byte> weight, std::span<const std::byte> scales,
@@ -23,9 +13,9 @@ std::shared_ptr<Gate> Gate::create(std::shared_ptr<Context> context, int64_t exp
     check_gate_shape(hidden, experts);
     const size_t weight_bytes = size_t(experts * hidden);
     const size_t group_bytes = weight_bytes / kQuantGroup * sizeof(uint16_t);
-    check_bytes("weight", weight.size(), weight_bytes, "[experts, hidden] uint8");
-    check_bytes("scales", scales.size(), group_bytes, "[experts, hidden / 64] float16");
-    check_bytes("biases", biases.size(), group_bytes, "[experts, hidden / 64] float16");
+    check_exact_length("weight", weight.size(), weight_bytes, "[experts, hidden] uint8");
+    check_exact_length("scales", scales.size(), group_bytes, "[experts, hidden / 64] float16");
+    check_exact_length("biases", biases.size(), group_bytes, "[experts, hidden / 64] float16");
 
     std::shared_ptr<Gate> gate(new Gate);
     MTL::Device *device = context->device();

@@ -67,4 +67,12 @@ void check_length(std::string_view argument, uint64_t found, uint64_t needed, st
                                 std::to_string(needed) + " are needed (" + std::string(meaning) + ")");
 }
 
+void check_exact_length(std::string_view argument, uint64_t found, uint64_t needed,
+                        std::string_view meaning) {
+    if (found == needed) return;
+    throw std::invalid_argument(std::string(argument) + ": " + std::to_string(found) +
+                                " bytes, but it must be " + std::to_string(needed) + " (" +
+                                std::string(meaning) + ")");
+}
+
 }  // namespace qwisp

@@ -23,4 +23,7 @@ void check_route_shape(const RouteShape &shape);
 // "x: 100 bytes, needs 4096 ([rows=1, hidden=2048] float16)"
 void check_length(std::string_view argument, uint64_t found, uint64_t needed, std::string_view meaning);
 
+// The same for a length that must be neither less nor more.
+void check_exact_length(std::string_view argument, uint64_t found, uint64_t needed, std::string_view meaning);
+
 }  // namespace qwisp

@@ -65,4 +65,9 @@ DiagCopy diag_copy(const RouteShape &shape, const DiagPlace &place) {
     return copy;
 }
 
+void check_diag_lengths(const DiagCopy &copy, uint64_t inds, uint64_t logits) {
+    check_length("diag.inds", inds, copy.inds_length, "int32 up to the end of this layer, slot and max_rows");
+    check_length("diag.logits", logits, copy.logits_length, "float16 up to the end of this layer");
+}
+
 }  // namespace qwisp

@@ -42,6 +42,9 @@ struct DiagCopy {
 // Pure. Throws std::invalid_argument for a place outside its layers, or an offset that 64 bits cannot hold.
 DiagCopy diag_copy(const RouteShape &shape, const DiagPlace &place);
 
+// Throws std::invalid_argument unless both outputs (lengths in bytes) hold the place.
+void check_diag_lengths(const DiagCopy &copy, uint64_t inds, uint64_t logits);
+
 // CONTRACT section 6.
 struct Remap {
     MTL::Buffer *table = nullptr;  // int32 [length]

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "route/errors.h"
+#include "route/outcome.h"
 
 namespace qwisp {
 namespace {
@@ -12,19 +13,13 @@ namespace {
 constexpr int64_t kSmallestWorkspace = 32;           // rows: decode and verification share it
 constexpr size_t kLargestPooled = size_t{64} << 20;  // bytes: a rare giant call does not keep its memory
 
-void check_bytes(const char *argument, size_t found, int64_t needed, const char *meaning) {
-    if (found == size_t(needed)) return;
-    throw std::invalid_argument(std::string(argument) + ": " + std::to_string(found) +
-                                " bytes, but it must be " + std::to_string(needed) + " (" + meaning + ")");
-}
-
 void check_arrays(const RouteShape &shape, const RouterInput &input, const RouterOutput &output) {
-    check_bytes("x", input.x.size(), shape.rows * shape.hidden * 2, "float16 [rows, hidden]");
-    check_bytes("inds", output.inds.size(), shape.rows * shape.top_k * 4, "int32 [rows, top_k]");
-    check_bytes("scores", output.scores.size(), shape.rows * shape.top_k * 2, "float16 [rows, top_k]");
+    check_exact_length("x", input.x.size(), shape.rows * shape.hidden * 2, "float16 [rows, hidden]");
+    check_exact_length("inds", output.inds.size(), shape.rows * shape.top_k * 4, "int32 [rows, top_k]");
+    check_exact_length("scores", output.scores.size(), shape.rows * shape.top_k * 2, "float16 [rows, top_k]");
     if (output.logits) {
-        check_bytes("logits", output.logits->size(), shape.rows * shape.experts * 2,
-                    "float16 [rows, experts]");
+        check_exact_length("logits", output.logits->size(), shape.rows * shape.experts * 2,
+                           "float16 [rows, experts]");
     }
     if (input.bias && input.bias->resident.size() != size_t(shape.experts)) {
         throw std::invalid_argument("bias.resident: " + std::to_string(input.bias->resident.size()) +
@@ -59,12 +54,7 @@ void run(Context &context, const RoutePlan &plan, const RouteOperands &operands)
     encoder->endEncoding();
     commands->commit();
     commands->waitUntilCompleted();
-    if (commands->status() == MTL::CommandBufferStatusError) {
-        const NS::Error *error = commands->error();
-        const NS::String *text = error ? error->localizedDescription() : nullptr;
-        throw DeviceError(text ? text->utf8String()
-                               : "the command buffer failed, and the device gives no reason");
-    }
+    throw_if_failed(commands);
 }
 
 }  // namespace

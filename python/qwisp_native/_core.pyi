@@ -68,7 +68,7 @@ class Device:
         """
     def command_buffer(self) -> CommandBuffer:
         """
-        A new, empty command buffer on the device's queue.
+        A new, empty command buffer on the device's queue. RuntimeError if 32 are held uncommitted.
         """
     def empty(
         self,

@@ -34,11 +34,6 @@ class Variable:
         """Who reads it: the package when it runs, or the build."""
         return "package" if self.field else "build"
 
-    @property
-    def given(self) -> str:
-        """Its text in the environment now; "" when it is unset."""
-        return os.environ.get(self.name, "")
-
 
 def _choice(values: Mapping[str, Any]) -> Callable[[str], Any]:
     return lambda text: values[text]

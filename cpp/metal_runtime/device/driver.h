@@ -22,6 +22,17 @@ using Size3 = std::array<uint64_t, 3>;
 
 // Reflection of a kernel function, as MTLFunction and MTLComputePipelineReflection need it.
 enum class ConstantType { boolean, uint32, float32 };
+inline const char *type_name(ConstantType type) {
+    switch (type) {
+        case ConstantType::boolean:
+            return "bool";
+        case ConstantType::uint32:
+            return "uint";
+        case ConstantType::float32:
+            break;
+    }
+    return "float";
+}
 struct FunctionConstant {
     std::string name;
     uint32_t index;

@@ -6,18 +6,6 @@
 namespace qwisp::metal {
 namespace {
 
-const char *type_name(ConstantType type) {
-    switch (type) {
-        case ConstantType::boolean:
-            return "bool";
-        case ConstantType::uint32:
-            return "uint";
-        case ConstantType::float32:
-            break;
-    }
-    return "float";
-}
-
 MTL::DataType data_type(ConstantType type) {
     switch (type) {
         case ConstantType::boolean:

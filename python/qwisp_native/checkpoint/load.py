@@ -108,7 +108,6 @@ class Checkpoint(Mapping[int, GateWeights]):
         from .. import Gate, Router  # noqa: PLC0415 - this module loads without the extension
 
         weights = self[layer]
-        weights.require_renormalized()
         top_k = self.top_k if top_k is None else top_k
         if top_k is None:
             raise ValueError(f"{self.path}: no config.json that gives num_experts_per_tok; pass top_k")

@@ -9,7 +9,7 @@ import qwisp_native as qn
 from .compare import difference, differences, expect, raises
 from .faults import fault, logits_of, outcome, section
 from .inputs import choice_order, dense, plant
-from .refusals import gate_arrays, small_gate
+from .refusals import refused_experts, small_gate
 from .registry import PAIR, Checks, Context
 from .routing import Layer, encode, planted_agrees, route, scratch_rows, variants_agree
 
@@ -23,15 +23,7 @@ def expert_counts(context: Context) -> Checks:
         rng = context.rng("expert counts", experts)
         planted = plant(rng.normal(0, 2, (2, experts)))
         yield from planted_agrees(context, f"E={experts}", planted, 8)
-    for experts, limit in (
-        (60, "multiple of 8"),
-        (62, "multiple of 8"),
-        (264, "256"),
-        (384, "256"),
-        (512, "256"),
-    ):
-        words = ("experts", str(experts), limit)
-        yield f"E={experts}", raises(ValueError, words, qn.Gate, context.device, *gate_arrays(experts, 512))
+    yield from refused_experts(context.device)
 
 
 @fault("D")

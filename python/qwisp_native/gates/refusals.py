@@ -24,10 +24,8 @@ def small_gate(context: Context, experts: int = 16) -> qn.Gate:
     return qn.Gate(context.device, *gate_arrays(experts, 512))
 
 
-@gate("refused-shapes")
-def shapes(context: Context) -> Checks:
-    """E % 8, E > 256, H % 512, K outside 1 ... E, rows too many: each named with value and limit."""
-    device = context.device
+def refused_experts(device: qn.Device) -> Checks:
+    """Counts of experts off the grid or above the trees' slots."""
     for experts, limit in (
         (60, "multiple of 8"),
         (62, "multiple of 8"),
@@ -37,6 +35,13 @@ def shapes(context: Context) -> Checks:
     ):
         words = ("experts", str(experts), limit)
         yield f"E={experts}", raises(ValueError, words, qn.Gate, device, *gate_arrays(experts, 512))
+
+
+@gate("refused-shapes")
+def shapes(context: Context) -> Checks:
+    """E % 8, E > 256, H % 512, K outside 1 ... E, rows too many: each named with value and limit."""
+    device = context.device
+    yield from refused_experts(device)
     for hidden in (64, 256, 768):
         words = ("hidden", str(hidden), "512")
         yield f"H={hidden}", raises(ValueError, words, qn.Gate, device, *gate_arrays(8, hidden))

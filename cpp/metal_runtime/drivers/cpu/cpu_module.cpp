@@ -21,18 +21,6 @@ ConstantType type_of(simt::ConstantKind kind) {
     return ConstantType::float32;
 }
 
-const char *name_of(ConstantType type) {
-    switch (type) {
-        case ConstantType::boolean:
-            return "bool";
-        case ConstantType::uint32:
-            return "uint";
-        case ConstantType::float32:
-            break;
-    }
-    return "float";
-}
-
 std::vector<FunctionConstant> constants_of(const simt::KernelImage &image,
                                            const simt::FunctionImage &function) {
     std::vector<FunctionConstant> constants;
@@ -151,7 +139,7 @@ std::unique_ptr<Kernel> CpuModule::specialise(std::string_view name, const Const
     for (const FunctionConstant &constant : found->constants) {
         const auto value = constants.find(constant.index);
         if (value != constants.end() && value->second.index() == static_cast<size_t>(constant.type)) continue;
-        *error = "function '" + found->name + "' needs a value of type " + name_of(constant.type) +
+        *error = "function '" + found->name + "' needs a value of type " + type_name(constant.type) +
                  " for its function constant '" + constant.name + "' (index " +
                  std::to_string(constant.index) + ")";
         return nullptr;

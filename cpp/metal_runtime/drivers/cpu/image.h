@@ -30,6 +30,24 @@ struct Access {
 
 enum class AtomicOp : uint32_t { load, store, exchange, add, bit_or };
 
+// What the word held before; 0 for a store. Relaxed, as all of MSL's.
+inline uint32_t apply(AtomicOp op, uint32_t *word, uint32_t operand) {
+    switch (op) {
+        case AtomicOp::load:
+            return __atomic_load_n(word, __ATOMIC_RELAXED);
+        case AtomicOp::exchange:
+            return __atomic_exchange_n(word, operand, __ATOMIC_RELAXED);
+        case AtomicOp::add:
+            return __atomic_fetch_add(word, operand, __ATOMIC_RELAXED);
+        case AtomicOp::bit_or:
+            return __atomic_fetch_or(word, operand, __ATOMIC_RELAXED);
+        case AtomicOp::store:
+            break;
+    }
+    __atomic_store_n(word, operand, __ATOMIC_RELAXED);
+    return 0;
+}
+
 // Everything at which threads wait for one another.
 enum class Rendezvous : uint32_t {
     threadgroup_barrier,

@@ -53,22 +53,11 @@ inline uint atomic(Region &region, size_t offset, AtomicOp op, uint operand) {
                                              !initialised<uint>(region, offset))) [[unlikely]] {
         return current->services->atomic({&region, offset, sizeof(uint), alignof(uint)}, op, operand);
     }
-    uint *word = reinterpret_cast<uint *>(region.base + offset);
-    switch (op) {
-        case AtomicOp::load:
-            return __atomic_load_n(word, __ATOMIC_RELAXED);
-        case AtomicOp::exchange:
-            return __atomic_exchange_n(word, operand, __ATOMIC_RELAXED);
-        case AtomicOp::add:
-            return __atomic_fetch_add(word, operand, __ATOMIC_RELAXED);
-        case AtomicOp::bit_or:
-            return __atomic_fetch_or(word, operand, __ATOMIC_RELAXED);
-        case AtomicOp::store:
-            break;
+    const uint before = apply(op, reinterpret_cast<uint *>(region.base + offset), operand);
+    if (S == Space::threadgroup && op == AtomicOp::store) {
+        std::memset(region.shadow + offset, 0xff, sizeof(uint));
     }
-    __atomic_store_n(word, operand, __ATOMIC_RELAXED);
-    if (S == Space::threadgroup) std::memset(region.shadow + offset, 0xff, sizeof(uint));
-    return 0;
+    return before;
 }
 
 QWISP_SIMT_END

@@ -116,23 +116,12 @@ void Threadgroup::store(const Access &access, const void *value) {
 
 uint32_t Threadgroup::atomic(const Access &access, AtomicOp op, uint32_t operand) {
     check(access, op == AtomicOp::load ? "atomic read" : "atomic write", op != AtomicOp::store);
-    auto *word = reinterpret_cast<uint32_t *>(access.region->base + access.offset);
-    switch (op) {
-        case AtomicOp::load:
-            return __atomic_load_n(word, __ATOMIC_RELAXED);
-        case AtomicOp::exchange:
-            return __atomic_exchange_n(word, operand, __ATOMIC_RELAXED);
-        case AtomicOp::add:
-            return __atomic_fetch_add(word, operand, __ATOMIC_RELAXED);
-        case AtomicOp::bit_or:
-            return __atomic_fetch_or(word, operand, __ATOMIC_RELAXED);
-        case AtomicOp::store:
-            break;
+    const Region &region = *access.region;
+    const uint32_t before = apply(op, reinterpret_cast<uint32_t *>(region.base + access.offset), operand);
+    if (region.shadow != nullptr && op == AtomicOp::store) {
+        std::memset(region.shadow + access.offset, 0xff, access.size);
     }
-    __atomic_store_n(word, operand, __ATOMIC_RELAXED);
-    if (access.region->shadow != nullptr)
-        std::memset(access.region->shadow + access.offset, 0xff, access.size);
-    return 0;
+    return before;
 }
 
 // Rendezvous.
