@@ -8,9 +8,11 @@
 #include <cstring>
 #include <functional>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "metal_runtime/software_device.h"
@@ -115,6 +117,11 @@ class FakeDriver final : public Driver {
     std::string run(const std::vector<Command> &commands) override;
     std::optional<uint64_t> shuffle_seed() const override { return seed; }
     void set_shuffle_seed(std::optional<uint64_t> seed_) override { seed = seed_; }
+    void after_fork_in_child() override {  // another thread may have been in run()
+        new (&mutex) std::mutex;
+        new (&seen) std::vector<Command>;
+        new (&threads) std::set<std::thread::id>;
+    }
 
     void open() {
         const std::lock_guard lock(mutex);
@@ -125,7 +132,8 @@ class FakeDriver final : public Driver {
     std::mutex mutex;
     std::condition_variable opened;
     bool is_open = false;
-    std::vector<Command> seen;  // dispatches without their bindings
+    std::vector<Command> seen;          // dispatches without their bindings
+    std::set<std::thread::id> threads;  // that called run()
     std::map<std::string, std::string> macros;
     std::optional<uint64_t> seed;
 
@@ -179,6 +187,7 @@ inline std::string FakeDriver::run(const std::vector<Command> &commands) {
         {
             const std::lock_guard lock(mutex);
             seen.push_back(command);
+            threads.insert(std::this_thread::get_id());
             if (auto *const dispatch = std::get_if<Dispatch>(&seen.back())) dispatch->bindings = {};
         }
         std::string fault = std::visit([this](const auto &each) { return run_one(each); }, command);

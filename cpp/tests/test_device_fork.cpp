@@ -130,6 +130,48 @@ TEST_CASE("fork: while an event is awaited") {
     CHECK(waiting->status() == MTL::CommandBufferStatusCompleted);
 }
 
+TEST_CASE("fork: between commit and wait") {
+    World world;
+    for (int i = 0; i < 20; ++i) REQUIRE(scale_works(world, world.queue.get()) == 0);
+    const auto event = NS::TransferPtr(world.device->newSharedEvent());
+    auto *const before = world.queue->commandBuffer(), *const commands = world.queue->commandBuffer();
+    before->encodeWait(event.get(), 1);
+    before->commit();
+    auto *const encoder = commands->computeCommandEncoder();
+    world.encode_scale(encoder, world.x, world.y, 2);
+    encoder->endEncoding();
+    floats(world.x)[0] = 3;
+    commands->commit();
+    CHECK(in_child([&] {
+              commands->waitUntilCompleted();
+              return lost(commands) ? scale_works(world, world.queue.get()) : 10;
+          }) == "exit 0");
+    event->setSignaledValue(1);
+    commands->waitUntilCompleted();
+    CHECK(floats(world.y)[0] == 6.0f);
+}
+
+// The thread sanitizer: as below.
+TEST_CASE("fork: while a thread runs what it waits for" * doctest::skip(QWISP_SANITIZED)) {
+    World world;
+    for (int i = 0; i < 20; ++i) REQUIRE(scale_works(world, world.queue.get()) == 0);
+    auto *const running = world.queue->commandBuffer();
+    world.encode_block(running);
+    running->commit();
+    std::thread waiter([&] {
+        const Pool pool;
+        running->waitUntilCompleted();
+    });
+    while (running->status() < MTL::CommandBufferStatusScheduled) std::this_thread::yield();
+    CHECK(in_child([&] {
+              running->waitUntilCompleted();
+              return lost(running) ? scale_works(world, world.queue.get()) : 10;
+          }) == "exit 0");
+    world.driver->open();
+    waiter.join();
+    CHECK(running->status() == MTL::CommandBufferStatusCompleted);
+}
+
 TEST_CASE("fork: from a handler") {
     World world;
     auto *const commands = world.queue->commandBuffer();

@@ -1,5 +1,6 @@
 #include "metal_runtime/device/command_buffer.h"
 
+#include <cfenv>
 #include <chrono>
 #include <cstddef>
 #include <cstring>
@@ -9,6 +10,21 @@
 
 namespace qwisp::metal {
 namespace {
+
+// Kernels round to nearest and keep subnormals, whatever the host's thread is set to.
+class DefaultFloats {
+  public:
+    DefaultFloats() {
+        fegetenv(&before_);
+        fesetenv(FE_DFL_ENV);
+    }
+    ~DefaultFloats() { fesetenv(&before_); }
+    DefaultFloats(const DefaultFloats &) = delete;
+    DefaultFloats &operator=(const DefaultFloats &) = delete;
+
+  private:
+    fenv_t before_;
+};
 
 constexpr const char *kForked = "the process forked while this command buffer was in flight";
 
@@ -137,21 +153,27 @@ void CommandBufferState::commit(MTL::CommandBuffer *self) {
         if (dropped_encoder_) refuse_commit(Misuse::encoder_dropped, *misused);
         refuse_commit(Misuse::commit_after_misuse, "commit refused after an earlier misuse: " + *misused);
     }
-    const std::string name = "command buffer" + quoted(label);
     if (open_encoder_) {
-        const std::string message = name + ": commit: " + open_encoder_->name() + " has not ended";
+        const std::string message =
+            "command buffer" + quoted(label) + ": commit: " + open_encoder_->name() + " has not ended";
         first_misuse_.set(message);
         refuse_commit(Misuse::commit_open_encoder, message);
     }
     auto lock = runner_->lock();
     if (status() >= MTL::CommandBufferStatusCommitted) {
-        refuse(Misuse::commit_twice, name + ": commit: it was committed before");
+        refuse(Misuse::commit_twice, "command buffer" + quoted(label) + ": commit: it was committed before");
     }
     status_ = MTL::CommandBufferStatusCommitted;
     if (!place_) place_ = runner_->enqueue();
-    const std::string failure = runner_->commit(place_, self);
+    const std::string failure = runner_->commit(place_, self, is_plain());
     lock.unlock();
     if (!failure.empty()) finish(self, MTL::CommandBufferErrorInternal, failure);
+}
+
+// Handlers are the host's code, and the thread that waits may hold a lock that they take. A thread that waits
+// for an event may have to wait until the host signals it, and the host cannot from inside a wait of its own.
+bool CommandBufferState::is_plain() const {
+    return scheduled_handlers_.empty() && completed_handlers_.empty() && segments_.size() == 1;
 }
 
 // Ends the buffer as well: others may have been enqueued behind it, or wait for it.
@@ -168,17 +190,18 @@ void CommandBufferState::refuse_commit(Misuse misuse, const std::string &message
 }
 
 void CommandBufferState::wait(bool completed) {
-    const std::string call = completed ? "waitUntilCompleted" : "waitUntilScheduled";
+    const char *const call = completed ? "waitUntilCompleted" : "waitUntilScheduled";
     if (status() < MTL::CommandBufferStatusCommitted) {
-        misuse(Misuse::wait_before_commit, call + ": it was not committed, so this would wait for ever");
+        misuse(Misuse::wait_before_commit,
+               std::string(call) + ": it was not committed, so this would wait for ever");
     }
-    if (runner_->on_own_thread()) {
+    if (runner_->is_running_here()) {
         if (ended() || (!completed && status() >= MTL::CommandBufferStatusScheduled)) return;
         refuse(Misuse::wait_in_handler, "command buffer" + quoted(label) + ": " + call +
                                             ": this handler keeps the queue from running it");
     }
     auto lock = runner_->lock();
-    runner_->wait(lock, completed ? done_ : scheduled_);
+    runner_->wait(lock, completed ? done_ : scheduled_, completed);
 }
 
 std::string CommandBufferState::released_too_early() const {
@@ -194,6 +217,7 @@ std::string CommandBufferState::released_too_early() const {
 
 std::string CommandBufferState::run_commands(const std::vector<Command> &commands) const {
     if (commands.empty()) return {};
+    const DefaultFloats floats;
     try {
         return core_->driver->run(commands);
     } catch (const std::exception &error) {
@@ -216,7 +240,7 @@ std::string CommandBufferState::execute() {
     return fault;
 }
 
-void CommandBufferState::run(MTL::CommandBuffer *self) {
+void CommandBufferState::run(MTL::CommandBuffer *self) noexcept {
     kernel_start = now();
     status_ = MTL::CommandBufferStatusScheduled;
     for (const Block &handler : scheduled_handlers_) handler(self);
@@ -246,7 +270,7 @@ void CommandBufferState::finish(MTL::CommandBuffer *self, MTL::CommandBufferErro
     completed_handlers_.clear();
     const auto lock = runner_->lock();
     scheduled_ = done_ = true;
-    runner_->complete();
+    runner_->complete(self);
 }
 
 void CommandBufferState::forget_commands() {

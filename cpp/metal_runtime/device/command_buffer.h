@@ -41,8 +41,8 @@ class CommandBufferState {
     // The way through the queue.
     void enqueue();
     void commit(MTL::CommandBuffer *self);
-    void wait(bool completed);           // or scheduled
-    void run(MTL::CommandBuffer *self);  // on the queue's thread
+    void wait(bool completed);                    // or scheduled
+    void run(MTL::CommandBuffer *self) noexcept;  // by the queue
     void lose_in_fork();
 
     MTL::CommandBufferStatus status() const { return status_.load(std::memory_order_acquire); }
@@ -69,6 +69,7 @@ class CommandBufferState {
 
     void check_changeable(const char *call);
     void check_closed(const char *call);
+    bool is_plain() const;
     [[noreturn]] void refuse_commit(Misuse misuse, const std::string &message);
     std::string execute();
     std::string run_commands(const std::vector<Command> &commands) const;

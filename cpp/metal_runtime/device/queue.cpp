@@ -11,6 +11,11 @@
 namespace qwisp::metal {
 namespace {
 
+// A nap bounds how late a command buffer runs that was expected to be waited for and was not. Without a
+// commit for as long as kNaps of them, the thread sleeps until it is woken.
+constexpr std::chrono::milliseconds kNap(1);
+constexpr int kNaps = 100;
+
 // Signals belong to the host's threads.
 class SignalsBlocked {
   public:
@@ -38,9 +43,10 @@ void Queue::take_slot() {
         const std::string full = "commandBuffer: the queue" + quoted(label) +
                                  " is full: " + std::to_string(limit_) +
                                  " command buffers have not completed";
-        if (on_own_thread()) refuse(Misuse::wait_in_handler, full + ", and this handler keeps them from it");
+        if (is_running_here())
+            refuse(Misuse::wait_in_handler, full + ", and this handler keeps them from it");
         if (committed_ > 0) {
-            changes_.wait(lock);
+            await_change(lock);
         } else {  // the system clock, because thread sanitizers know that wait only
             const auto until = std::chrono::system_clock::now() + stall_limit;
             const bool in_time =
@@ -53,7 +59,7 @@ void Queue::take_slot() {
 
 std::shared_ptr<Queue::Place> Queue::enqueue() { return places_.emplace_back(std::make_shared<Place>()); }
 
-std::string Queue::commit(const std::shared_ptr<Place> &place, MTL::CommandBuffer *buffer) {
+std::string Queue::commit(const std::shared_ptr<Place> &place, MTL::CommandBuffer *buffer, bool plain) {
     ++committed_;
     try {
         if (!has_thread_) start_thread();
@@ -62,15 +68,23 @@ std::string Queue::commit(const std::shared_ptr<Place> &place, MTL::CommandBuffe
         return std::string("the queue's thread cannot be started: ") + error.what();
     }
     place->buffer = NS::RetainPtr(buffer);
-    arrivals_.notify_one();
+    place->plain = plain;
+    naps_ = 0;
+    const bool several = committed_ > 1 && !running_;  // more than the one that may be waited for next
+    if (!plain || !waited_for_ || !napping_ || several) arrivals_.notify_one();
     changes_.notify_all();
     return {};
 }
 
-void Queue::complete() {
-    running_ = nullptr;
+void Queue::complete(MTL::CommandBuffer *buffer) {
+    if (running_ == buffer) {
+        running_ = nullptr;
+        runner_ = std::thread::id();
+    }
     --committed_;
     --existing_;
+    const Place *const behind = next();
+    if (behind && !(behind->plain && napping_)) arrivals_.notify_one();
     changes_.notify_all();
 }
 
@@ -93,33 +107,75 @@ void Queue::start_thread() {
     has_thread_ = true;
 }
 
+Queue::Place *Queue::next() {
+    if (running_) return nullptr;
+    while (!places_.empty() && places_.front()->abandoned) places_.pop_front();
+    return !places_.empty() && places_.front()->buffer ? places_.front().get() : nullptr;
+}
+
+void Queue::run_next(std::unique_lock<std::mutex> &lock) {
+    NS::SharedPtr<MTL::CommandBuffer> buffer = std::move(places_.front()->buffer);
+    places_.pop_front();
+    running_ = buffer.get();
+    runner_ = std::this_thread::get_id();
+    lock.unlock();
+    {
+        const PoolScope pool;
+        objc::payload<CommandBufferState>(buffer.get()).run(buffer.get());
+        buffer.reset();
+    }
+    lock.lock();
+}
+
+void Queue::await_change(std::unique_lock<std::mutex> &lock) {
+    if (!running_) arrivals_.notify_one();  // this thread sleeps now, so the other one must not
+    changes_.wait(lock);
+}
+
+void Queue::wait(std::unique_lock<std::mutex> &lock, const bool &flag, bool help) {
+    while (!flag) {
+        const Place *const first = help ? next() : nullptr;
+        if (first && first->plain) {
+            waited_for_ = true;
+            run_next(lock);
+        } else {
+            await_change(lock);
+        }
+    }
+}
+
 void Queue::work() {
     thread_id_ = std::this_thread::get_id();
     std::unique_lock lock(mutex_);
     for (;;) {
-        arrivals_.wait(lock, [this] {
-            while (!places_.empty() && places_.front()->abandoned) places_.pop_front();
-            return places_.empty() ? closed_ : bool(places_.front()->buffer);
-        });
-        if (places_.empty()) return;
-        NS::SharedPtr<MTL::CommandBuffer> buffer = std::move(places_.front()->buffer);
-        places_.pop_front();
-        running_ = buffer.get();
-        lock.unlock();
-        {
-            const PoolScope pool;
-            objc::payload<CommandBufferState>(buffer.get()).run(buffer.get());
-            buffer.reset();
+        if (const Place *const first = next()) {
+            if (first->plain) waited_for_ = false;
+            run_next(lock);
+        } else if (places_.empty() && closed_) {
+            return;
+        } else {
+            rest(lock);
         }
-        lock.lock();
     }
+}
+
+void Queue::rest(std::unique_lock<std::mutex> &lock) {
+    napping_ = waited_for_ && naps_ < kNaps;
+    if (napping_) {
+        ++naps_;
+        arrivals_.wait_for(lock, kNap);
+    } else {
+        arrivals_.wait(lock);
+    }
+    napping_ = false;
 }
 
 void Queue::recover_in_child() {
     new (&arrivals_) std::condition_variable;  // not destroyed first: that waits for threads that are gone
     new (&changes_) std::condition_variable;
-    const bool in_handler = has_thread_ && on_own_thread();  // then the thread goes on, here as well
-    if (!in_handler) {
+    napping_ = false;
+    const auto here = std::this_thread::get_id();
+    if (thread_id_.load() != here) {
         has_thread_ = false;
         thread_id_ = std::thread::id();
     }
@@ -128,8 +184,11 @@ void Queue::recover_in_child() {
         --committed_;
         --existing_;
     };
-    if (running_ && !in_handler) lose(running_);
-    if (!in_handler) running_ = nullptr;
+    if (running_ && runner_.load() != here) {  // else the fork comes from its handler, which goes on here
+        lose(running_);
+        running_ = nullptr;
+        runner_ = std::thread::id();
+    }
     for (const auto &place : places_) {
         if (!place->buffer) continue;
         lose(place->buffer.get());

@@ -1,4 +1,6 @@
-// Command queues: one thread each, which runs the committed command buffers in order.
+// Command queues: committed command buffers run in order, one at a time. Who waits for one runs it, and those
+// before it, instead of sleeping: waking a thread costs more than many a command buffer. A thread of the
+// queue runs what nobody waits for, and what must not run on the host's threads (Place::plain).
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -15,12 +17,16 @@ class CommandBufferState;
 
 // Shared by the MTL::CommandQueue, its command buffers and the thread. The thread starts at the first commit
 // and ends with the MTL::CommandQueue; nobody joins it, so process exit never waits for it.
+//
+// While command buffers are waited for right after their commit, the thread is not woken for each: it naps,
+// and looks for work that nobody has taken a millisecond later at most. All other commits wake it.
 class Queue final : public ForkListener, public std::enable_shared_from_this<Queue> {
   public:
     // The position of a command buffer in the queue's order, from enqueue (or commit) on.
     struct Place {
         NS::SharedPtr<MTL::CommandBuffer> buffer;  // once committed
         bool abandoned = false;                    // will never be committed
+        bool plain = false;                        // neither handlers nor events: any thread may run it
     };
 
     explicit Queue(size_t limit) : limit_(limit) {}
@@ -31,16 +37,19 @@ class Queue final : public ForkListener, public std::enable_shared_from_this<Que
     std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
     // With the lock held, which also guards the flags:
     std::shared_ptr<Place> enqueue();
-    // Empty: the thread runs it in its turn. Otherwise why there is no thread; the caller runs it to its end.
-    std::string commit(const std::shared_ptr<Place> &place, MTL::CommandBuffer *buffer);
-    void complete();                                    // the other end of commit(); after the flags were set
+    // Empty: it runs in its turn. Otherwise why there is no thread; the caller brings it to its end.
+    std::string commit(const std::shared_ptr<Place> &place, MTL::CommandBuffer *buffer, bool plain);
+    void complete(MTL::CommandBuffer *buffer);          // the other end of commit(); after the flags were set
     void give_up(const std::shared_ptr<Place> &place);  // will never be committed; `place` may be null
     void flags_changed() { changes_.notify_all(); }
-    void wait(std::unique_lock<std::mutex> &lock, const bool &flag) {
-        changes_.wait(lock, [&] { return flag; });
-    }
+    // `help`: meanwhile this thread may run command buffers.
+    void wait(std::unique_lock<std::mutex> &lock, const bool &flag, bool help);
 
-    bool on_own_thread() const { return thread_id_.load() == std::this_thread::get_id(); }
+    // In a handler, or in whatever else runs within a command buffer of this queue.
+    bool is_running_here() const {
+        const auto here = std::this_thread::get_id();
+        return thread_id_.load() == here || runner_.load() == here;
+    }
     void close();  // the MTL::CommandQueue is gone, and with it all its command buffers
 
     void lock_for_fork() override { mutex_.lock(); }
@@ -54,14 +63,22 @@ class Queue final : public ForkListener, public std::enable_shared_from_this<Que
 
   private:
     void work();
+    void rest(std::unique_lock<std::mutex> &lock);
     void start_thread();
+    Place *next();                                      // null: nothing can run now
+    void run_next(std::unique_lock<std::mutex> &lock);  // what next() gave
+    void await_change(std::unique_lock<std::mutex> &lock);
 
     const size_t limit_;
     std::mutex mutex_;
-    std::condition_variable arrivals_;  // for the thread: a place may be ready
+    std::condition_variable arrivals_;  // for the thread: next() may have something
     std::condition_variable changes_;   // for everybody else: a flag was raised or a slot given
     std::deque<std::shared_ptr<Place>> places_;
     MTL::CommandBuffer *running_ = nullptr;
+    std::atomic<std::thread::id> runner_ = {};  // the thread that runs it
+    bool waited_for_ = false;                   // the last plain one was run by a thread that waited
+    bool napping_ = false;
+    int naps_ = 0;          // since the last commit
     size_t existing_ = 0;   // slots taken
     size_t committed_ = 0;  // of which committed
     bool has_thread_ = false, closed_ = false;
