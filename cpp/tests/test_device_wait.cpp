@@ -68,6 +68,24 @@ TEST_CASE("wait: what nobody waits for runs after a long rest, too") {
     CHECK(completes_alone(commands));
 }
 
+TEST_CASE("wait: what nobody waits for runs behind a long wait of another thread") {
+    World world;
+    wait_for_some(world);
+    auto *const running = world.queue->commandBuffer(), *const behind = scaled(world, world.x, world.y, 1);
+    world.encode_block(running);
+    running->commit();
+    std::thread waiter([&] {
+        const Pool pool;
+        running->waitUntilCompleted();
+    });
+    while (running->status() < MTL::CommandBufferStatusScheduled) std::this_thread::yield();
+    behind->commit();
+    std::this_thread::sleep_for(std::chrono::milliseconds(250));  // the thread naps no more
+    world.driver->open();
+    waiter.join();
+    CHECK(completes_alone(behind));
+}
+
 TEST_CASE("wait: for the last of several, and then for the others, keeps their order") {
     World world;
     for (int round = 0; round < 100; ++round) {
