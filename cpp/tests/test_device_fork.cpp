@@ -157,9 +157,9 @@ TEST_CASE("fork: while a thread runs what it waits for" * doctest::skip(QWISP_SA
     for (int i = 0; i < 20; ++i) REQUIRE(scale_works(world, world.queue.get()) == 0);
     auto *const running = world.queue->commandBuffer();
     world.encode_block(running);
-    running->commit();
     std::thread waiter([&] {
         const Pool pool;
+        running->commit();
         running->waitUntilCompleted();
     });
     while (running->status() < MTL::CommandBufferStatusScheduled) std::this_thread::yield();

@@ -73,9 +73,9 @@ TEST_CASE("wait: what nobody waits for runs behind a long wait of another thread
     wait_for_some(world);
     auto *const running = world.queue->commandBuffer(), *const behind = scaled(world, world.x, world.y, 1);
     world.encode_block(running);
-    running->commit();
     std::thread waiter([&] {
         const Pool pool;
+        running->commit();
         running->waitUntilCompleted();
     });
     while (running->status() < MTL::CommandBufferStatusScheduled) std::this_thread::yield();
