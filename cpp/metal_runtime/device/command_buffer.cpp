@@ -44,12 +44,16 @@ CommandBufferState::CommandBufferState(MTL::CommandQueue *queue, bool retains)
       runner_(objc::payload<QueueState>(queue).shared),
       core_(core_of(queue->device())),
       id_(next_id()),
-      retains_(retains),
-      arena_(4096) {}
+      retains_(retains) {
+    const auto lock = runner_->lock();
+    storage_ = runner_->spare.take();
+}
 
 CommandBufferState::~CommandBufferState() {
     if (status() >= MTL::CommandBufferStatusCommitted) return;
+    storage_->clear();
     const auto lock = runner_->lock();
+    runner_->spare.give(std::move(storage_));
     runner_->give_up(place_);
 }
 
@@ -95,33 +99,33 @@ void CommandBufferState::encode_event(const MTL::Event *event, uint64_t value, b
     if (!state || state->core() != core_) {
         misuse(Misuse::foreign_object, std::string(call) + ": the event was not made by this device");
     }
-    Segment &segment = segments_.back();
+    Segment &segment = storage_->segments.back();
     segment.event = state->value;
     segment.value = value;
     segment.signals = signals;
-    segments_.emplace_back();
+    storage_->segments.emplace_back();
 }
 
 void CommandBufferState::hold(const std::shared_ptr<Allocation> &allocation) {
     if (allocation->holder.load(std::memory_order_relaxed) == id_) return;
-    allocations_.push_back(allocation);
+    storage_->allocations.push_back(allocation);
     allocation->holder.store(id_, std::memory_order_relaxed);
 }
 
 void CommandBufferState::hold(const std::shared_ptr<Pipeline> &pipeline) {
     if (pipeline->holder.load(std::memory_order_relaxed) == id_) return;
-    pipelines_.push_back(pipeline);
+    storage_->pipelines.push_back(pipeline);
     pipeline->holder.store(id_, std::memory_order_relaxed);
 }
 
 std::span<const Binding> CommandBufferState::keep(std::span<const Binding> bindings) {
-    auto *const first = static_cast<Binding *>(arena_.allocate(bindings.size_bytes() + 1, alignof(Binding)));
+    auto *const first = static_cast<Binding *>(storage_->arena.allocate(bindings.size_bytes()));
     std::uninitialized_copy(bindings.begin(), bindings.end(), first);
     return {first, bindings.size()};
 }
 
 const void *CommandBufferState::keep(const void *bytes, size_t length) {
-    return std::memcpy(arena_.allocate(length, alignof(std::max_align_t)), bytes, length);
+    return std::memcpy(storage_->arena.allocate(length), bytes, length);
 }
 
 void CommandBufferState::add_handler(BlockPointer block, bool completed) {
@@ -173,7 +177,7 @@ void CommandBufferState::commit(MTL::CommandBuffer *self) {
 // Handlers are the host's code, and the thread that waits may hold a lock that they take. A thread that waits
 // for an event may have to wait until the host signals it, and the host cannot from inside a wait of its own.
 bool CommandBufferState::is_plain() const {
-    return scheduled_handlers_.empty() && completed_handlers_.empty() && segments_.size() == 1;
+    return scheduled_handlers_.empty() && completed_handlers_.empty() && storage_->segments.size() == 1;
 }
 
 // Ends the buffer as well: others may have been enqueued behind it, or wait for it.
@@ -206,7 +210,7 @@ void CommandBufferState::wait(bool completed) {
 
 std::string CommandBufferState::released_too_early() const {
     if (retains_) return {};
-    for (const auto &allocation : allocations_) {
+    for (const auto &allocation : storage_->allocations) {
         if (allocation->released.load(std::memory_order_relaxed)) {
             return allocation->name() +
                    " was released before the command buffer, which does not retain it, had run";
@@ -228,7 +232,7 @@ std::string CommandBufferState::run_commands(const std::vector<Command> &command
 // After a fault the rest is skipped, but signalled: nobody may wait for ever.
 std::string CommandBufferState::execute() {
     std::string fault = released_too_early();
-    for (const Segment &segment : segments_) {
+    for (const Segment &segment : storage_->segments) {
         if (fault.empty()) fault = run_commands(segment.commands);
         if (!segment.event) continue;
         if (segment.signals) {
@@ -264,20 +268,14 @@ void CommandBufferState::finish(MTL::CommandBuffer *self, MTL::CommandBufferErro
     // The fields above are read only after this store.
     status_.store(fault.empty() ? MTL::CommandBufferStatusCompleted : MTL::CommandBufferStatusError,
                   std::memory_order_release);
-    forget_commands();
+    storage_->clear();
     for (const Block &handler : completed_handlers_) handler(self);
     scheduled_handlers_.clear();
     completed_handlers_.clear();
     const auto lock = runner_->lock();
+    runner_->spare.give(std::move(storage_));
     scheduled_ = done_ = true;
     runner_->complete(self);
-}
-
-void CommandBufferState::forget_commands() {
-    segments_.clear();
-    allocations_.clear();
-    pipelines_.clear();
-    arena_.release();
 }
 
 void CommandBufferState::lose_in_fork() {

@@ -1,15 +1,13 @@
 // Command buffers: what is encoded, what it needs, and its way through the queue.
 #pragma once
 #include <atomic>
-#include <memory_resource>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "metal_runtime/device/buffer.h"
-#include "metal_runtime/device/event.h"
-#include "metal_runtime/device/pipeline.h"
+#include "metal_runtime/device/command_storage.h"
 #include "metal_runtime/device/queue.h"
 
 namespace qwisp::metal {
@@ -26,7 +24,10 @@ class CommandBufferState {
     void begin(Encoder *encoder, const char *call);
     void end(Encoder *encoder);
     void drop(const std::string &encoder);  // released while open
-    void encode(const Command &command) { segments_.back().commands.push_back(command); }
+    template <class C>
+    void encode(const C &command) {
+        storage_->segments.back().commands.emplace_back(command);
+    }
     void encode_event(const MTL::Event *event, uint64_t value, bool signals);
     void hold(const std::shared_ptr<Allocation> &allocation);
     void hold(const std::shared_ptr<Pipeline> &pipeline);
@@ -60,13 +61,6 @@ class CommandBufferState {
     double kernel_start = 0, kernel_end = 0, gpu_start = 0, gpu_end = 0;  // seconds, host clock
 
   private:
-    struct Segment {
-        std::vector<Command> commands;
-        std::shared_ptr<EventValue> event;  // after them
-        uint64_t value = 0;
-        bool signals = false;
-    };
-
     void check_changeable(const char *call);
     void check_closed(const char *call);
     bool is_plain() const;
@@ -75,7 +69,6 @@ class CommandBufferState {
     std::string run_commands(const std::vector<Command> &commands) const;
     std::string released_too_early() const;
     void finish(MTL::CommandBuffer *self, MTL::CommandBufferError code, const std::string &fault);
-    void forget_commands();
 
     const NS::SharedPtr<MTL::CommandQueue> queue_;
     const std::shared_ptr<Queue> runner_;
@@ -83,10 +76,7 @@ class CommandBufferState {
     const uint64_t id_;
     const bool retains_;
 
-    std::pmr::monotonic_buffer_resource arena_;
-    std::vector<Segment> segments_ = std::vector<Segment>(1);
-    std::vector<std::shared_ptr<Allocation>> allocations_;
-    std::vector<std::shared_ptr<Pipeline>> pipelines_;
+    std::unique_ptr<CommandStorage> storage_;  // null once it has run
     std::vector<Block> scheduled_handlers_, completed_handlers_;
     Encoder *open_encoder_ = nullptr;
     Label first_misuse_;  // a Label, because any thread may wait too early

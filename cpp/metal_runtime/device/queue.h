@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "metal_runtime/device/command_storage.h"
 #include "metal_runtime/device/device.h"
 
 namespace qwisp::metal {
@@ -60,6 +61,7 @@ class Queue final : public ForkListener, public std::enable_shared_from_this<Que
     // How long a full queue may stay full while nothing is committed, before commandBuffer() throws.
     std::chrono::milliseconds stall_limit = std::chrono::seconds(10);
     Label label;
+    SpareStorage spare;  // with the lock held
 
   private:
     void work();
