@@ -106,18 +106,6 @@ void CommandBufferState::encode_event(const MTL::Event *event, uint64_t value, b
     storage_->segments.emplace_back();
 }
 
-void CommandBufferState::hold(const std::shared_ptr<Allocation> &allocation) {
-    if (allocation->holder.load(std::memory_order_relaxed) == id_) return;
-    storage_->allocations.push_back(allocation);
-    allocation->holder.store(id_, std::memory_order_relaxed);
-}
-
-void CommandBufferState::hold(const std::shared_ptr<Pipeline> &pipeline) {
-    if (pipeline->holder.load(std::memory_order_relaxed) == id_) return;
-    storage_->pipelines.push_back(pipeline);
-    pipeline->holder.store(id_, std::memory_order_relaxed);
-}
-
 std::span<const Binding> CommandBufferState::keep(std::span<const Binding> bindings) {
     auto *const first = static_cast<Binding *>(storage_->arena.allocate(bindings.size_bytes()));
     std::uninitialized_copy(bindings.begin(), bindings.end(), first);

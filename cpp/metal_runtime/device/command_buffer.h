@@ -29,8 +29,8 @@ class CommandBufferState {
         storage_->segments.back().commands.emplace_back(command);
     }
     void encode_event(const MTL::Event *event, uint64_t value, bool signals);
-    void hold(const std::shared_ptr<Allocation> &allocation);
-    void hold(const std::shared_ptr<Pipeline> &pipeline);
+    void hold(const std::shared_ptr<Allocation> &one) { hold(one, storage_->allocations); }
+    void hold(const std::shared_ptr<Pipeline> &one) { hold(one, storage_->pipelines); }
     std::span<const Binding> keep(std::span<const Binding> bindings);
     const void *keep(const void *bytes, size_t length);
     void add_handler(BlockPointer block, bool completed);
@@ -61,6 +61,12 @@ class CommandBufferState {
     double kernel_start = 0, kernel_end = 0, gpu_start = 0, gpu_end = 0;  // seconds, host clock
 
   private:
+    template <class T>
+    void hold(const std::shared_ptr<T> &one, std::vector<std::shared_ptr<T>> &all) {
+        if (one->holder.load(std::memory_order_relaxed) == id_) return;
+        all.push_back(one);
+        one->holder.store(id_, std::memory_order_relaxed);
+    }
     void check_changeable(const char *call);
     void check_closed(const char *call);
     bool is_plain() const;

@@ -1,7 +1,5 @@
 #include "metal_runtime/device/compute_encoder.h"
 
-#include <numeric>
-
 namespace qwisp::metal {
 namespace {
 
@@ -128,6 +126,7 @@ void ComputeEncoder::set_threadgroup_memory(size_t length, size_t index) {
     if (length > most) {
         misuse(Misuse::threadgroup_memory, call + ", but the device has " + std::to_string(most));
     }
+    threadgroup_memory_sum_ += length - threadgroup_memory_[index];
     threadgroup_memory_[index] = length;
     changed_ = true;
 }
@@ -179,7 +178,7 @@ void ComputeEncoder::check_arguments() {
             misuse(Misuse::binding_read_only,
                    argument(wanted) + ": the kernel writes it, but it has data of setBytes");
         }
-        if (wanted.alignment > 1 && found.offset % wanted.alignment != 0) [[unlikely]] {
+        if ((found.offset & (wanted.alignment - 1)) != 0) [[unlikely]] {
             misuse(Misuse::binding_alignment, argument(wanted) + ": offset " + std::to_string(found.offset) +
                                                   " into buffer" + quoted(found.memory->label) +
                                                   ", but it must be a multiple of " +
@@ -191,13 +190,12 @@ void ComputeEncoder::check_arguments() {
                                                std::to_string(wanted.element_size));
         }
     }
-    const size_t dynamic = std::accumulate(threadgroup_memory_.begin(), threadgroup_memory_.end(), size_t(0));
     const size_t most = commands_.core()->limits.max_threadgroup_memory;
-    if (dynamic + pipeline_->kernel->threadgroup_memory() > most) {
-        misuse(Misuse::threadgroup_memory,
-               kernel() + ": " + std::to_string(pipeline_->kernel->threadgroup_memory()) + " + " +
-                   std::to_string(dynamic) + " bytes of threadgroup memory, but the device has " +
-                   std::to_string(most));
+    if (threadgroup_memory_sum_ + pipeline_->threadgroup_memory > most) [[unlikely]] {
+        misuse(Misuse::threadgroup_memory, kernel() + ": " + std::to_string(pipeline_->threadgroup_memory) +
+                                               " + " + std::to_string(threadgroup_memory_sum_) +
+                                               " bytes of threadgroup memory, but the device has " +
+                                               std::to_string(most));
     }
 }
 

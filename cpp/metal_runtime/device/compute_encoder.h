@@ -41,6 +41,7 @@ class ComputeEncoder final : public Encoder {
     const Pipeline *pipeline_ = nullptr;  // held by the command buffer
     std::array<Binding, kMaxBuffers> bindings_;
     std::array<size_t, kMaxBuffers> threadgroup_memory_ = {};
+    size_t threadgroup_memory_sum_ = 0;
     bool changed_ = true;                   // since `kept_` was made
     std::span<const Binding> kept_;         // what dispatches share while nothing changes
     std::optional<HazardTracker> tracker_;  // concurrent only

@@ -41,9 +41,9 @@ struct FunctionConstant {
 struct Argument {
     std::string name;
     uint32_t index;
-    bool reads, writes;  // hazard tracking; a constant argument only reads
-    bool is_constant;    // constant address space: setBytes is usual, needs element_size bytes
-    size_t element_size, alignment;
+    bool reads, writes;              // hazard tracking; a constant argument only reads
+    bool is_constant;                // constant address space: setBytes is usual, needs element_size bytes
+    size_t element_size, alignment;  // alignment: a power of two
     std::optional<uint32_t> required_by;  // present only if this boolean function constant is true
 };
 struct FunctionInfo {

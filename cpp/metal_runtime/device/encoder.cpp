@@ -27,15 +27,10 @@ void Encoder::misuse(Misuse misuse, const std::string &message) {
     commands_.misuse(misuse, name() + ": " + message);
 }
 
-Allocation &Encoder::use(const MTL::Buffer *buffer, const char *call, const char *what) {
-    if (!buffer) misuse(Misuse::null_argument, std::string(call) + ": " + what + " is null");
-    const BufferState *const state = buffer_class().find(buffer);
-    if (!state || state->core() != commands_.core()) [[unlikely]] {
-        misuse(Misuse::foreign_object,
-               std::string(call) + ": " + what + " was not made by the command buffer's device");
-    }
-    commands_.hold(state->allocation);
-    return *state->allocation;
+void Encoder::refuse_use(const MTL::Buffer *buffer, const char *call, const char *what) {
+    const std::string argument = std::string(call) + ": " + what;
+    if (!buffer) misuse(Misuse::null_argument, argument + " is null");
+    misuse(Misuse::foreign_object, argument + " was not made by the command buffer's device");
 }
 
 }  // namespace qwisp::metal

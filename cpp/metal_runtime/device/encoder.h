@@ -29,11 +29,19 @@ class Encoder {
     void end();
     [[noreturn]] void misuse(Misuse misuse, const std::string &message);
     // The memory of a buffer argument, held by the command buffer from now on.
-    Allocation &use(const MTL::Buffer *buffer, const char *call, const char *what);
+    Allocation &use(const MTL::Buffer *buffer, const char *call, const char *what) {
+        const BufferState *const state = buffer_class().find(buffer);
+        if (!state || state->core() != commands_.core()) [[unlikely]]
+            refuse_use(buffer, call, what);
+        commands_.hold(state->allocation);
+        return *state->allocation;
+    }
 
     CommandBufferState &commands_;
 
   private:
+    [[noreturn]] void refuse_use(const MTL::Buffer *buffer, const char *call, const char *what);
+
     const NS::SharedPtr<MTL::CommandBuffer> buffer_;
     const std::string kind_;
     size_t debug_groups_ = 0;

@@ -81,6 +81,7 @@ std::optional<std::string> HazardTracker::dispatch(const Pipeline &pipeline,
                                                    std::span<const Binding> bindings) {
     current_.make_room(pipeline.arguments.size());
     std::array<AccessTable::Entry *, kMaxBuffers> entries;
+    bool asks_for_needed = !all_needed();
     for (size_t i = 0; i < pipeline.arguments.size(); ++i) {
         const Argument &argument = pipeline.arguments[i];
         const Binding &binding = bindings[argument.index];
@@ -89,10 +90,11 @@ std::optional<std::string> HazardTracker::dispatch(const Pipeline &pipeline,
         if (const Access *const earlier = conflict(*entries[i], argument)) {
             return describe(*earlier, earlier == &entries[i]->writer, pipeline, argument, binding);
         }
-        if (needed_.empty()) continue;
+        if (!asks_for_needed) continue;
         const auto *const entry = before_.find(binding.memory, binding.offset);
         if (entry && conflict(*entry, argument))
             needed_[(entry->barrier ? entry->barrier : last_full_) - 1] = true;
+        asks_for_needed = !all_needed();
     }
     for (size_t i = 0; i < pipeline.arguments.size(); ++i) {  // a dispatch does not conflict with itself
         const Argument &argument = pipeline.arguments[i];
@@ -116,6 +118,13 @@ void HazardTracker::barrier(std::span<const Memory *const> memories) {
         before_.forget(memory);  // two barriers have ended these
         current_.move_to(before_, memory, uint32_t(needed_.size()));
     }
+}
+
+// Known without looking for what the last barrier has ended.
+bool HazardTracker::all_needed() const {
+    if (needed_.empty()) return true;
+    const bool for_all = last_full_ == needed_.size();  // it left nothing that an earlier one ended
+    return for_all && needed_.back();
 }
 
 uint64_t HazardTracker::superfluous() const {

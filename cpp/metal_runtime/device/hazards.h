@@ -62,6 +62,8 @@ class HazardTracker {
     uint64_t superfluous() const;
 
   private:
+    bool all_needed() const;
+
     AccessTable current_;       // accesses that no barrier has ended
     AccessTable before_;        // accesses that one barrier has ended
     uint32_t last_full_ = 0;    // the last barrier for all buffers

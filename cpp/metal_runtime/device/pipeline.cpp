@@ -94,10 +94,9 @@ const objc::PayloadClass<PipelineState> &pipeline_class() {
                     [](const PipelineState &self) -> NS::UInteger { return self.pipeline->max_threads; })
             .method("threadExecutionWidth",
                     [](const PipelineState &self) -> NS::UInteger { return self.core()->limits.simd_width; })
-            .method("staticThreadgroupMemoryLength",
-                    [](const PipelineState &self) -> NS::UInteger {
-                        return self.pipeline->kernel->threadgroup_memory();
-                    })
+            .method(
+                "staticThreadgroupMemoryLength",
+                [](const PipelineState &self) -> NS::UInteger { return self.pipeline->threadgroup_memory; })
             .method("requiredThreadsPerThreadgroup",
                     [](const PipelineState &self) {
                         const Size3 &size = self.pipeline->required_threads;
@@ -148,6 +147,7 @@ MTL::ComputePipelineState *new_pipeline(MTL::Device *device, const MTL::Function
     }
     pipeline->max_threads = std::min(kernel->max_threads(), core->limits.max_threads_per_threadgroup);
     if (options.max_threads) pipeline->max_threads = options.max_threads;
+    pipeline->threadgroup_memory = kernel->threadgroup_memory();
     pipeline->required_threads = options.required_threads;
     pipeline->whole_simdgroups = options.whole_simdgroups;
     pipeline->label = options.label;

@@ -17,7 +17,7 @@ struct Pipeline {
     std::unique_ptr<Kernel> kernel;
     std::vector<Argument> arguments;  // those that exist with these function constants
     size_t slots;                     // one more than the last slot of an argument
-    size_t max_threads;
+    size_t max_threads, threadgroup_memory;
     Size3 required_threads;  // 0: any
     bool whole_simdgroups;   // the descriptor promised a multiple of the execution width
     std::optional<std::string> label;
