@@ -142,6 +142,15 @@ class Driver {
     // Order of threads and threadgroups: shuffled by this seed, or the natural one. Drivers may ignore it.
     virtual std::optional<uint64_t> shuffle_seed() const { return std::nullopt; }
     virtual void set_shuffle_seed(std::optional<uint64_t>) {}
+
+    // Which implementation of the kernels runs, of those that kernel_names() lists, best first. Empty: no
+    // choice.
+    virtual std::string_view kernels() const { return {}; }
+    virtual bool set_kernels(std::string_view) { return false; }
+    virtual std::vector<std::string_view> kernel_names() const { return {}; }
+    // Host threads that run them, process-wide; 0 chooses by itself.
+    virtual uint32_t threads() const { return 1; }
+    virtual void set_threads(uint32_t) {}
     // In the child of a fork, before anything else there: calls of run() that were in progress are gone.
     virtual void after_fork_in_child() {}
 };

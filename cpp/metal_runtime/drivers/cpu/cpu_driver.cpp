@@ -9,11 +9,13 @@
 #include "cpu_module.h"
 #include "images.h"
 #include "sha256.h"
+#include "vector/twins.h"
 
 namespace qwisp::metal {
 
 namespace {
 
+constexpr std::string_view kExecutor = "simt";
 constexpr const char *kContractMacro = "QWISP_CONTRACT_COMPILER";
 
 bool has_fma() {
@@ -31,6 +33,7 @@ std::string run_one(const Copy &copy) {
     if (!from.holds(copy.from_offset, copy.length) || !to.holds(copy.to_offset, copy.length)) {
         return "copy of " + std::to_string(copy.length) + " bytes leaves its buffer";
     }
+    to.contents_change();
     std::memmove(to.data() + copy.to_offset, from.data() + copy.from_offset, copy.length);
     return {};
 }
@@ -40,17 +43,26 @@ std::string run_one(const Fill &fill) {
     if (!to.holds(fill.offset, fill.length)) {
         return "fill of " + std::to_string(fill.length) + " bytes leaves its buffer";
     }
+    to.contents_change();
     std::memset(to.data() + fill.offset, fill.value, fill.length);
     return {};
 }
 
-std::string run_one(const Dispatch &dispatch, simt::Seed seed, const simt::RunawayLimits &limits) {
-    simt::Launch launch{};
-    std::string error = static_cast<const CpuKernel *>(dispatch.kernel)->prepare(dispatch, launch);
-    if (!error.empty()) return error;
-    launch.seed = seed;
-    launch.limits = limits;
-    return simt::execute(launch);
+// Before it runs, so that nobody keeps what they derive from a half-written buffer.
+void note_writes(const Dispatch &dispatch) {
+    for (const Argument &argument : dispatch.kernel->info().arguments) {
+        if (!argument.writes || argument.index >= dispatch.bindings.size()) continue;
+        Memory *const memory = dispatch.bindings[argument.index].memory;
+        if (memory != nullptr && memory_of(memory).is_private()) memory_of(memory).contents_change();
+    }
+}
+
+uint64_t weights_of(const std::vector<Command> &commands) {
+    uint64_t weights = 0;
+    for (const Command &command : commands) {
+        if (const auto *dispatch = std::get_if<Dispatch>(&command)) weights += vector::weights_of(*dispatch);
+    }
+    return weights;
 }
 
 // How many commands from `first` on may change places.
@@ -108,9 +120,23 @@ std::unique_ptr<Module> CpuDriver::compile(std::string_view text,
     return std::make_unique<CpuModule>(*image);
 }
 
+std::string CpuDriver::run_one(const Dispatch &dispatch, vector::Team::Session &session) {
+    note_writes(dispatch);
+    const vector::Target *const target = target_;
+    const simt::Seed seed = shuffle_seed();
+    if (target != nullptr && !seed && vector::run_twin(*target, dispatch, session)) return {};
+    simt::Launch launch{};
+    std::string error = static_cast<const CpuKernel *>(dispatch.kernel)->prepare(dispatch, launch);
+    if (!error.empty()) return error;
+    launch.seed = seed;
+    launch.limits = runaway_limits_;
+    return simt::execute(launch);
+}
+
 std::string CpuDriver::run(const std::vector<Command> &commands) {
     try {
         const simt::Seed seed = shuffle_seed();
+        vector::Team::Session session(vector::Team::shared(), weights_of(commands));
         for (size_t first = 0; first < commands.size();) {
             const size_t count = phase_length(commands, first);
             const simt::Permutation order(count, seed);
@@ -118,9 +144,9 @@ std::string CpuDriver::run(const std::vector<Command> &commands) {
                 std::string error = std::visit(
                     [&](const auto &command) {
                         if constexpr (std::is_same_v<decltype(command), const Dispatch &>) {
-                            return run_one(command, seed, runaway_limits_);
+                            return run_one(command, session);
                         } else {
-                            return run_one(command);
+                            return metal::run_one(command);
                         }
                     },
                     commands[first + order(i)]);
@@ -142,5 +168,28 @@ void CpuDriver::set_shuffle_seed(std::optional<uint64_t> seed) {
     seed_ = seed.value_or(0);
     has_seed_ = seed.has_value();
 }
+
+std::string_view CpuDriver::kernels() const {
+    const vector::Target *const target = target_;
+    return target == nullptr ? kExecutor : target->name;
+}
+
+bool CpuDriver::set_kernels(std::string_view name) {
+    const vector::Target *const target = vector::find_target(name);
+    if (target == nullptr && name != kExecutor) return false;
+    target_ = target;
+    return true;
+}
+
+std::vector<std::string_view> CpuDriver::kernel_names() const {
+    std::vector<std::string_view> names;
+    for (const vector::Target *target : vector::targets()) names.emplace_back(target->name);
+    names.push_back(kExecutor);
+    return names;
+}
+
+uint32_t CpuDriver::threads() const { return vector::Team::shared().threads(); }
+
+void CpuDriver::set_threads(uint32_t threads) { vector::Team::shared().set_threads(threads); }
 
 }  // namespace qwisp::metal

@@ -1,9 +1,11 @@
-// Metal's work on the CPU: the shaders themselves, as C++, on the executor.
+// Metal's work on the CPU: the shaders themselves, as C++, on the executor, or their vector twins.
 #pragma once
 #include <atomic>
 
 #include "metal_runtime/device/driver.h"
 #include "metal_runtime/drivers/cpu/executor.h"
+#include "metal_runtime/drivers/cpu/vector/targets.h"
+#include "metal_runtime/drivers/cpu/vector/team.h"
 
 namespace qwisp::metal {
 
@@ -25,10 +27,20 @@ class CpuDriver final : public Driver {
     std::optional<uint64_t> shuffle_seed() const override;
     void set_shuffle_seed(std::optional<uint64_t> seed) override;
 
+    // A vector target of this processor, or "simt": the executor. With a seed the executor always runs.
+    std::string_view kernels() const override;
+    bool set_kernels(std::string_view name) override;
+    std::vector<std::string_view> kernel_names() const override;
+    uint32_t threads() const override;
+    void set_threads(uint32_t threads) override;
+
   private:
+    std::string run_one(const Dispatch &dispatch, vector::Team::Session &session);
+
     const simt::RunawayLimits runaway_limits_;
     std::atomic<bool> has_seed_ = false;
     std::atomic<uint64_t> seed_ = 0;
+    std::atomic<const vector::Target *> target_ = vector::targets().front();  // null: the executor
 };
 
 }  // namespace qwisp::metal

@@ -9,7 +9,27 @@ namespace {
 
 constexpr size_t kAlignment = 16 * 1024;  // a page of Apple's systems
 
+uint64_t next_contents_id() {
+    static std::atomic<uint64_t> next = 1;
+    return next.fetch_add(1, std::memory_order_relaxed);
+}
+
 }  // namespace
+
+CpuMemory::CpuMemory(void *contents, size_t length)
+    : data_(static_cast<std::byte *>(contents)), length_(length), contents_id_(next_contents_id()) {}
+
+void CpuMemory::contents_change() { contents_id_.store(next_contents_id(), std::memory_order_relaxed); }
+
+std::shared_ptr<const Derived> CpuMemory::derived() const {
+    const std::lock_guard lock(derived_mutex_);
+    return derived_;
+}
+
+void CpuMemory::set_derived(std::shared_ptr<const Derived> derived) {
+    const std::lock_guard lock(derived_mutex_);
+    derived_ = std::move(derived);
+}
 
 std::unique_ptr<CpuMemory> CpuMemory::allocate(size_t length, Storage storage) {
     if (length > SIZE_MAX - kAlignment) return nullptr;

@@ -53,11 +53,19 @@ uint32_t bits_of(const std::variant<bool, uint32_t, float> &value) {
     return std::bit_cast<uint32_t>(std::get<float>(value));
 }
 
+OwnKernel own_kernel(std::string_view name) {
+#define QWISP_NAME(kernel) \
+    if (name == #kernel) return OwnKernel::kernel;
+    QWISP_KERNELS(QWISP_NAME)
+#undef QWISP_NAME
+    return OwnKernel::none;
+}
+
 }  // namespace
 
 CpuKernel::CpuKernel(const simt::KernelImage &image, const simt::FunctionImage &function, FunctionInfo info,
                      const ConstantValues &constants)
-    : image_(image), function_(function), info_(std::move(info)) {
+    : image_(image), function_(function), info_(std::move(info)), own_(own_kernel(info_.name)) {
     for (const FunctionConstant &constant : info_.constants) {
         constants_[constant.index] = bits_of(constants.at(constant.index));
         constants_set_ |= 1u << constant.index;

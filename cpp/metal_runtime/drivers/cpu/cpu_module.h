@@ -2,8 +2,17 @@
 #pragma once
 #include "metal_runtime/device/driver.h"
 #include "metal_runtime/drivers/cpu/executor.h"
+#include "route_types.h"
 
 namespace qwisp::metal {
+
+// The kernels that the vector targets know.
+enum class OwnKernel {
+    none,
+#define QWISP_NAME(name) name,
+    QWISP_KERNELS(QWISP_NAME)
+#undef QWISP_NAME
+};
 
 class CpuKernel final : public Kernel {
   public:
@@ -13,6 +22,10 @@ class CpuKernel final : public Kernel {
     const FunctionInfo &info() const override { return info_; }
     size_t max_threads() const override { return simt::kMaxThreads; }
     size_t threadgroup_memory() const override { return threadgroup_memory_; }
+
+    OwnKernel own() const { return own_; }  // by its name; the image may be another
+    const simt::KernelImage &image() const { return image_; }
+    uint32_t constant(uint32_t index) const { return constants_[index]; }  // its bits
 
     // Everything but the seed. Returns an empty string, or what is wrong with the bindings.
     std::string prepare(const Dispatch &dispatch, simt::Launch &launch) const;
@@ -24,6 +37,7 @@ class CpuKernel final : public Kernel {
     const simt::KernelImage &image_;
     const simt::FunctionImage &function_;
     FunctionInfo info_;
+    OwnKernel own_ = OwnKernel::none;
     std::array<uint32_t, simt::kMaxConstants> constants_{};  // bits
     uint32_t constants_set_ = 0;
     size_t threadgroup_memory_ = 0;

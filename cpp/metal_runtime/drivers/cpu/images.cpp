@@ -39,6 +39,8 @@ const KernelImage *find_image(std::string_view text, bool contracted) {
     return found;
 }
 
+bool is_own_image(const KernelImage &image) { return &image == qwisp_plain_image(); }
+
 std::string load_kernel_image(const std::string &path) {
     void *const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return std::string("cannot load the kernel image: ") + dlerror();

@@ -10,6 +10,9 @@ namespace qwisp::simt {
 // The image of exactly this text, or null.
 const KernelImage *find_image(std::string_view text, bool contracted);
 
+// The package's own text without contraction: the one that the vector kernels stand for.
+bool is_own_image(const KernelImage &image);
+
 // Loads a shared object built from image_main.cpp; it stays loaded. Returns an empty string or an error.
 std::string load_kernel_image(const std::string &path);
 

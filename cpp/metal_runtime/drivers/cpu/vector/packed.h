@@ -1,0 +1,41 @@
+// Gates in the vector kernels' order, kept with the memory that holds their weights.
+#pragma once
+#include <memory>
+
+#include "metal_runtime/drivers/cpu/cpu_memory.h"
+#include "metal_runtime/drivers/cpu/vector/target.h"
+
+namespace qwisp::metal::vector {
+
+struct GateBindings {
+    Binding weight, scales, biases;
+    uint32_t hidden, experts;
+};
+
+// A gate that lies in one allocation, in large pages where the system has them.
+class Packed final : public Derived {
+  public:
+    Packed(const Target &target, const GateBindings &from);
+    ~Packed() override;
+    bool is_of(const Target &target, const GateBindings &gate) const;
+    const PackedGate &gate() const { return gate_; }
+
+  private:
+    struct Source {
+        uint64_t contents;
+        size_t offset;
+        bool operator==(const Source &) const = default;
+    };
+    static Source source_of(const Binding &binding);
+
+    const Target &target_;
+    const Source weight_, scales_, biases_;
+    void *storage_ = nullptr;
+    size_t length_ = 0;
+    PackedGate gate_{};
+};
+
+// From the cache if all three buffers are private and unchanged, else packed now. Null: no memory.
+std::shared_ptr<const Packed> packed_gate(const Target &target, const GateBindings &gate);
+
+}  // namespace qwisp::metal::vector
