@@ -34,6 +34,29 @@ Raises:
     TypeError: not an int or None.
     ValueError: a seed below 0 or above 2^63 - 1, or a device that is not the software device.)";
 
+constexpr const char *kKernelsDoc =
+    R"(What computes the kernels on the software device: "avx512", "avx2", "neon" or "portable" (the vector
+kernels), or "simt" (the shaders themselves, thread by thread: a thousand times slower, and checks every access).
+
+"" on other devices. All give the same bits. It belongs to the software device of the process. The first value
+comes from QWISP_CPU_KERNELS; without it, the best that this processor runs. A simt_seed implies "simt".
+
+Raises:
+    TypeError: not a str.
+    ValueError: not one of kernel_names.)";
+
+constexpr const char *kThreadsDoc =
+    R"(Threads that compute on the software device, the calling one included; 1 on other devices.
+
+It belongs to the process. The first value comes from QWISP_CPU_THREADS; without it, as many as processors are
+available, 4 at most.
+
+Raises:
+    TypeError: not an int.
+    ValueError: not 1 to 64, or a device that is not the software device.)";
+
+constexpr int64_t kMostThreads = 64;
+
 const DeviceEntry *find(const std::vector<DeviceEntry> &entries, const std::string &kind) {
     for (const DeviceEntry &entry : entries) {
         if (kind.empty() || entry.kind == kind) return &entry;
@@ -59,6 +82,33 @@ void set_seed(const DeviceObject &device, std::optional<uint64_t> seed) {
     if (device.kind != "cpu")
         wrong_value("simt_seed: the device is '" + device.kind + "', but only 'cpu' has one");
     metal::set_shuffle_seed(device.metal(), seed);
+}
+
+metal::Driver *driver_of(const DeviceObject &device) { return metal::driver_of(device.metal()); }
+
+std::vector<std::string> kernel_names(const DeviceObject &device) {
+    const metal::Driver *const driver = driver_of(device);
+    if (driver == nullptr) return {};
+    const auto names = driver->kernel_names();
+    return {names.begin(), names.end()};
+}
+
+void set_kernels(const DeviceObject &device, const std::string &what, const std::string &name) {
+    metal::Driver *const driver = driver_of(device);
+    if (driver != nullptr && driver->set_kernels(name)) return;
+    std::string here;
+    for (const std::string &known : kernel_names(device)) here += (here.empty() ? "'" : ", '") + known + "'";
+    wrong_value(what + ": '" + name + "', but this device has " + (here.empty() ? "no choice" : here));
+}
+
+void set_threads(const DeviceObject &device, const std::string &what, int64_t threads) {
+    if (device.kind != "cpu")
+        wrong_value(what + ": the device is '" + device.kind + "', but only 'cpu' has threads");
+    if (threads < 1 || threads > kMostThreads) {
+        wrong_value(what + ": " + std::to_string(threads) + ", but it must be 1 to " +
+                    std::to_string(kMostThreads));
+    }
+    driver_of(device)->set_threads(uint32_t(threads));
 }
 
 DevicePtr make_device(const Arg<std::optional<std::string>> &kind_arg,
@@ -96,10 +146,19 @@ DevicePtr make_device(const Arg<std::optional<std::string>> &kind_arg,
     });
     const Fuse fuse = fuse_value(Arg<Fuse>{settings.attr("fuse")}, Fuse::off);
     auto device = std::make_shared<DeviceObject>(entry->kind, entry->name, sha256, fuse, std::move(context));
-    static bool seeded = false;  // guarded by the GIL; a seed that was set since stays
-    if (entry->kind == "cpu" && !seeded && !settings.attr("simt_seed").is_none()) {
-        set_seed(*device, uint64_t(integer("QWISP_SIMT_SEED", Arg<int64_t>{settings.attr("simt_seed")})));
-        seeded = true;
+    static bool set_up = false;  // guarded by the GIL; what was set since stays
+    if (entry->kind == "cpu" && !set_up) {
+        const py::object seed = settings.attr("simt_seed"), kernels = settings.attr("cpu_kernels"),
+                         threads = settings.attr("cpu_threads");
+        if (!seed.is_none()) set_seed(*device, uint64_t(integer("QWISP_SIMT_SEED", Arg<int64_t>{seed})));
+        if (!kernels.is_none()) {
+            set_kernels(*device, "QWISP_CPU_KERNELS",
+                        text("QWISP_CPU_KERNELS", Arg<std::string>{kernels}));
+        }
+        if (!threads.is_none()) {
+            set_threads(*device, "QWISP_CPU_THREADS", integer("QWISP_CPU_THREADS", Arg<int64_t>{threads}));
+        }
+        set_up = true;
     }
     return device;
 }
@@ -162,6 +221,29 @@ void bind_device(py::module_ &module) {
                 set_seed(*self, uint64_t(value));
             },
             kSeedDoc)
+        .def_property(
+            "kernels",
+            [](const Device &self) {
+                const metal::Driver *const driver = driver_of(*self);
+                return driver == nullptr ? std::string() : std::string(driver->kernels());
+            },
+            [](const Device &self, const Arg<std::string> &name) {
+                set_kernels(*self, "kernels", text("kernels", name));
+            },
+            kKernelsDoc)
+        .def_property_readonly(
+            "kernel_names",
+            [](const Device &self) { return py::typing::List<py::str>(py::cast(kernel_names(*self))); },
+            "What `kernels` may be here, best first; empty on devices that have no choice.")
+        .def_property(
+            "threads",
+            [](const Device &self) {
+                return self->kind == "cpu" ? driver_of(*self)->threads() : uint32_t(1);
+            },
+            [](const Device &self, const Arg<int64_t> &threads) {
+                set_threads(*self, "threads", integer("threads", threads));
+            },
+            kThreadsDoc)
         .def("__repr__",
              [](const Device &self) { return "Device('" + self->kind + "', " + self->name + ")"; });
 }

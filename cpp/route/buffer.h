@@ -12,6 +12,10 @@ using BufferPtr = NS::SharedPtr<MTL::Buffer>;
 // Throws AllocationError (naming the label, the length and the device's limit).
 BufferPtr new_shared_buffer(MTL::Device *device, size_t length, const char *label);
 BufferPtr new_shared_buffer(MTL::Device *device, const void *bytes, size_t length, const char *label);
+// Holds a copy of `bytes` that only commands can change, so that the device may keep it as it likes (the CPU
+// device keeps gates in the order of its vector kernels). Blocks until it is there. Throws AllocationError,
+// DeviceError.
+BufferPtr new_private_buffer(MTL::CommandQueue *queue, const void *bytes, size_t length, const char *label);
 
 template <typename T>
 T *contents(MTL::Buffer *buffer) {

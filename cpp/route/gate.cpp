@@ -18,12 +18,11 @@ std::shared_ptr<Gate> Gate::create(std::shared_ptr<Context> context, int64_t exp
     check_exact_length("biases", biases.size(), group_bytes, "[experts, hidden / 64] float16");
 
     std::shared_ptr<Gate> gate(new Gate);
-    MTL::Device *device = context->device();
     gate->experts_ = uint32_t(experts);
     gate->hidden_ = uint32_t(hidden);
-    gate->weight_ = new_shared_buffer(device, weight.data(), weight.size(), "gate.weight");
-    gate->scales_ = new_shared_buffer(device, scales.data(), scales.size(), "gate.scales");
-    gate->biases_ = new_shared_buffer(device, biases.data(), biases.size(), "gate.biases");
+    gate->weight_ = new_private_buffer(context->queue(), weight.data(), weight.size(), "gate.weight");
+    gate->scales_ = new_private_buffer(context->queue(), scales.data(), scales.size(), "gate.scales");
+    gate->biases_ = new_private_buffer(context->queue(), biases.data(), biases.size(), "gate.biases");
     gate->context_ = std::move(context);
     return gate;
 }

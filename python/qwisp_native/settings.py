@@ -16,6 +16,7 @@ Fuse: TypeAlias = bool | Literal["auto", "pair", "single", "last"]
 """What a route may be asked to be; see docs/environment.md."""
 
 _MAX_SEED = 2**63 - 1
+_MAX_THREADS = 64
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,12 @@ def _folder(text: str) -> Path:
 
 def _seed(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= _MAX_SEED):
+        raise ValueError
+    return int(text)
+
+
+def _threads(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 4 and 1 <= int(text) <= _MAX_THREADS):
         raise ValueError
     return int(text)
 
@@ -95,6 +102,24 @@ VARIABLES: tuple[Variable, ...] = (
         _seed,
     ),
     Variable(
+        "QWISP_CPU_KERNELS",
+        "",
+        "avx512, avx2, neon, portable or simt",
+        "what computes on the software device: vector kernels of one kind, or the shaders themselves; "
+        "by default the best that the processor runs",
+        "cpu_kernels",
+        _choice({name: name for name in ("avx512", "avx2", "neon", "portable", "simt")}),
+    ),
+    Variable(
+        "QWISP_CPU_THREADS",
+        "",
+        f"1 to {_MAX_THREADS}",
+        "threads that compute on the software device, the calling one included; "
+        "by default as many as processors are available, 4 at most",
+        "cpu_threads",
+        _threads,
+    ),
+    Variable(
         "QWISP_METAL_CPP_DIR",
         "",
         "a folder",
@@ -112,6 +137,8 @@ class Settings:
     contract: Literal["off", "compiler"]
     shader_dir: Path | None
     simt_seed: int | None
+    cpu_kernels: str | None
+    cpu_threads: int | None
 
 
 def read(environment: Mapping[str, str]) -> Settings:
