@@ -45,6 +45,12 @@ def _folder(text: str) -> Path:
     return Path(text)
 
 
+def _new_folder(text: str) -> Path:
+    if "\0" in text or (Path(text).exists() and not Path(text).is_dir()):
+        raise ValueError
+    return Path(text)
+
+
 def _seed(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= _MAX_SEED):
         raise ValueError
@@ -95,6 +101,14 @@ VARIABLES: tuple[Variable, ...] = (
         _seed,
     ),
     Variable(
+        "QWISP_CACHE_DIR",
+        "",
+        "a folder, made where it is missing",
+        "where `qwisp-native tune` keeps its verdicts; unset: qwisp_native in the user's cache folder",
+        "cache_dir",
+        _new_folder,
+    ),
+    Variable(
         "QWISP_METAL_CPP_DIR",
         "",
         "a folder",
@@ -112,6 +126,7 @@ class Settings:
     contract: Literal["off", "compiler"]
     shader_dir: Path | None
     simt_seed: int | None
+    cache_dir: Path | None
 
 
 def read(environment: Mapping[str, str]) -> Settings:
