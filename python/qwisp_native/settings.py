@@ -156,3 +156,9 @@ def given(variable: Variable) -> str | None:
 def current() -> Settings:
     """The settings of this process, as its environment was at the first call."""
     return read(os.environ)
+
+
+def metal_validation() -> list[str]:
+    """Apple's variables that switch Metal's validation on, if they do: not for timing."""
+    names = ("MTL_DEBUG_LAYER", "MTL_SHADER_VALIDATION")
+    return [name for name in names if os.environ.get(name) not in {None, "", "0"}]
