@@ -262,7 +262,7 @@ def test_other_ways_to_run(words: list[str], device: qn.Device, capsys: pytest.C
 
 
 def test_a_time_budget_ends_the_run(device: qn.Device) -> None:
-    run = bench.measure(device, 1, replace(TINY, rows=(1,), repeats=None, budget=0.3))
+    run = bench.measure(device, 1, replace(TINY, rows=(1,), repeats=None, budget=0.3, warm_up=1e6))
     assert len(run.samples) >= 6
 
 

@@ -169,7 +169,10 @@ def measure(
         run.encoded.append(tuple(kernels))
         run.barriers.append(barriers)
 
-    first, seconds = _warm_up(harness, run, options.warm_up)
+    warm_up = options.warm_up
+    if options.repeats is None:  # it may take four times as long, and most of the budget is for samples
+        warm_up = min(warm_up, options.budget_of(rows) / 10)
+    first, seconds = _warm_up(harness, run, warm_up)
     deadline = start + options.budget_of(rows)
     timed = 0
     while options.repeats is None or timed < options.repeats:
