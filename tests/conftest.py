@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +22,12 @@ def pytest_configure(config: pytest.Config) -> None:
     kind = config.getoption("--device")
     if kind:
         os.environ["QWISP_DEVICE"] = kind
+    # What was tuned on this machine must not decide what "auto" means in a test.
+    os.environ["QWISP_CACHE_DIR"] = tempfile.mkdtemp(prefix="qwisp-native-tests-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    shutil.rmtree(os.environ["QWISP_CACHE_DIR"], ignore_errors=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -21,8 +21,9 @@ from qwisp_native.settings import VARIABLES
 
 def cli(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("QWISP_")}
-    if "QWISP_DEVICE" in os.environ:
-        kept["QWISP_DEVICE"] = os.environ["QWISP_DEVICE"]
+    for name in ("QWISP_DEVICE", "QWISP_CACHE_DIR"):
+        if name in os.environ:
+            kept[name] = os.environ[name]
     command = [sys.executable, "-m", "qwisp_native", *map(str, words)]
     return subprocess.run(
         command, capture_output=True, text=True, env=kept | environment, timeout=300, check=False

@@ -12,7 +12,9 @@ import pytest
 
 from qwisp_native import settings
 
-DEFAULTS = settings.Settings(device=None, fuse=False, contract="off", shader_dir=None, simt_seed=None)
+DEFAULTS = settings.Settings(
+    device=None, fuse=False, contract="off", shader_dir=None, simt_seed=None, cache_dir=None
+)
 
 
 def test_nothing_set() -> None:
@@ -62,6 +64,8 @@ def test_shader_folder(tmp_path: Path) -> None:
         ("QWISP_SIMT_SEED", "9" * 5000),
         ("QWISP_SHADER_DIR", "/no/such/folder"),
         ("QWISP_SHADER_DIR", "\0"),
+        ("QWISP_CACHE_DIR", __file__),
+        ("QWISP_CACHE_DIR", "\0"),
     ],
 )
 def test_bad_value_names_all_three(name: str, text: str) -> None:

@@ -1,4 +1,6 @@
+#include <map>
 #include <set>
+#include <tuple>
 
 #include "metal_runtime/software_device.h"
 #include "objects.h"
@@ -78,6 +80,28 @@ Contract contract_value(const std::string &name) {
     wrong_value("contract: '" + name + "', but it must be 'off' or 'compiler'");
 }
 
+const char *contract_name(Contract contract) { return contract == Contract::off ? "off" : "compiler"; }
+
+Variant variant_value(const std::string &name) {
+    for (Variant variant : {Variant::pair, Variant::single, Variant::last}) {
+        if (name == variant_name(variant)) return variant;
+    }
+    throw std::logic_error("a verdict for the variant '" + name + "'");
+}
+
+// What `qwisp-native tune` found on this device.
+Verdicts stored_verdicts(const DeviceEntry &entry, Contract contract, const std::string &sha256) {
+    const py::object stored = py::module_::import("qwisp_native.verdicts")
+                                  .attr("stored")(entry.kind, entry.name, contract_name(contract), sha256);
+    Verdicts verdicts;
+    for (const auto &[shape, variant] :
+         py::cast<std::map<std::tuple<int64_t, int64_t, int64_t, int64_t>, std::string>>(stored)) {
+        const auto [rows, hidden, experts, top_k] = shape;
+        verdicts[{rows, hidden, experts, top_k}] = variant_value(variant);
+    }
+    return verdicts;
+}
+
 void set_seed(const DeviceObject &device, std::optional<uint64_t> seed) {
     if (device.kind != "cpu")
         wrong_value("simt_seed: the device is '" + device.kind + "', but only 'cpu' has one");
@@ -142,7 +166,11 @@ DevicePtr make_device(const Arg<std::optional<std::string>> &kind_arg,
             throw DeviceError("device '" + kind + "' is not available; this machine has " +
                               kinds_here(entries));
         }
-        context = Context::create(entry->device.get(), {.contract = contract, .shader_text = shaders});
+    });
+    const Verdicts verdicts = stored_verdicts(*entry, contract, sha256);
+    without_gil([&] {
+        context = Context::create(entry->device.get(),
+                                  {.contract = contract, .shader_text = shaders, .verdicts = verdicts});
     });
     const Fuse fuse = fuse_value(Arg<Fuse>{settings.attr("fuse")}, Fuse::off);
     auto device = std::make_shared<DeviceObject>(entry->kind, entry->name, sha256, fuse, std::move(context));
@@ -152,8 +180,7 @@ DevicePtr make_device(const Arg<std::optional<std::string>> &kind_arg,
                          threads = settings.attr("cpu_threads");
         if (!seed.is_none()) set_seed(*device, uint64_t(integer("QWISP_SIMT_SEED", Arg<int64_t>{seed})));
         if (!kernels.is_none()) {
-            set_kernels(*device, "QWISP_CPU_KERNELS",
-                        text("QWISP_CPU_KERNELS", Arg<std::string>{kernels}));
+            set_kernels(*device, "QWISP_CPU_KERNELS", text("QWISP_CPU_KERNELS", Arg<std::string>{kernels}));
         }
         if (!threads.is_none()) {
             set_threads(*device, "QWISP_CPU_THREADS", integer("QWISP_CPU_THREADS", Arg<int64_t>{threads}));
@@ -199,10 +226,7 @@ void bind_device(py::module_ &module) {
         .def_property_readonly(
             "name", [](const Device &self) { return self->name; }, "The device's own name.")
         .def_property_readonly(
-            "contract",
-            [](const Device &self) {
-                return self->context()->contract() == Contract::off ? "off" : "compiler";
-            },
+            "contract", [](const Device &self) { return contract_name(self->context()->contract()); },
             "\"off\" or \"compiler\".")
         .def_property_readonly(
             "shader_sha256", [](const Device &self) { return self->sha256; },

@@ -37,6 +37,7 @@ PYBIND11_MODULE(core_of_main_interpreter, module) {
     bind_encode(module);
     bind_router(module);
     bind_record(module);
+    bind_timing(module);
 }
 
 // pybind11's own entry waits for ever in a subinterpreter of Python 3.11, which cannot refuse the module by

@@ -109,6 +109,7 @@ void bind_plan(py::module_ &module);
 void bind_encode(py::module_ &module);
 void bind_router(py::module_ &module);
 void bind_record(py::module_ &module);
+void bind_timing(py::module_ &module);
 
 template <>
 struct ArgName<Fuse> {

@@ -58,8 +58,14 @@ Context::Context(MTL::Device *device, const ContextOptions &options)
     : device_(NS::RetainPtr(device)),
       queue_(NS::TransferPtr(device->newCommandQueue())),
       library_(compile(device, options)),
-      contract_(options.contract) {
+      contract_(options.contract),
+      verdicts_(options.verdicts) {
     if (!queue_) throw DeviceError("the device gives no command queue");
+}
+
+std::optional<Variant> Context::verdict(const RouteShape &shape) const {
+    const auto found = verdicts_.find(shape);
+    return found == verdicts_.end() ? std::nullopt : std::optional(found->second);
 }
 
 const Pipeline &Context::pipeline(Kernel kernel, const FusedConstants &constants) {

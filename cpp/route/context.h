@@ -4,11 +4,13 @@
 #include <Metal/Metal.hpp>
 #include <map>
 #include <memory>
+#include <optional>
 #include <shared_mutex>
 #include <string_view>
 #include <utility>
 
 #include "route/kernel.h"
+#include "route/variant.h"
 
 namespace qwisp {
 
@@ -19,6 +21,7 @@ enum class Contract { off, compiler };
 struct ContextOptions {
     Contract contract = Contract::off;
     std::string_view shader_text = {};  // empty: the embedded text
+    Verdicts verdicts = {};             // for Fuse::automatic
 };
 
 // A pipeline state with its name and its own thread limit.
@@ -40,6 +43,7 @@ class Context {
     MTL::CommandQueue *queue() const { return queue_.get(); }
     MTL::Library *library() const { return library_.get(); }
     Contract contract() const { return contract_; }
+    std::optional<Variant> verdict(const RouteShape &shape) const;
 
     // Built at the first request; the reference lives as long as the context.
     const Pipeline &pipeline(Kernel kernel, const FusedConstants &constants = {});
@@ -57,6 +61,7 @@ class Context {
     NS::SharedPtr<MTL::CommandQueue> queue_;
     NS::SharedPtr<MTL::Library> library_;
     Contract contract_;
+    Verdicts verdicts_;
     std::shared_mutex mutex_;
     std::map<Key, std::unique_ptr<Pipeline>> pipelines_;
 };

@@ -1,5 +1,6 @@
 // The limits of CONTRACT section 1, checked in one place. Every message: argument, value, limit.
 #pragma once
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -12,7 +13,7 @@ struct RouteShape {
     int64_t hidden = 0;   // H
     int64_t experts = 0;  // E
     int64_t top_k = 0;    // K
-    bool operator==(const RouteShape &) const = default;
+    auto operator<=>(const RouteShape &) const = default;
 };
 
 // Each throws std::invalid_argument. rows may be 0: nothing to route.

@@ -15,6 +15,15 @@ struct Choice {
 
 const std::string kNoFusedTopK = "no fused variant for top_k > " + std::to_string(kMaxFusedTopK);
 
+Choice measured(const RouteRequest &request) {
+    const std::string asked = "fuse is auto: ";
+    if (!request.measured) return {Variant::pair, asked + "no measurement for this device"};
+    if (*request.measured == Variant::pair) return {Variant::pair, asked + "nothing was measured to beat it"};
+    if (request.shape.top_k > kMaxFusedTopK) return {Variant::pair, asked + kNoFusedTopK};
+    if (request.logits || request.diag) return {Variant::pair, asked + "measured without logits only"};
+    return {*request.measured, asked + "measured to win on this device"};
+}
+
 Choice choose(const RouteRequest &request) {
     const bool fusable = request.shape.top_k <= kMaxFusedTopK;
     const auto named = [&](Variant variant) -> Choice {
@@ -30,7 +39,7 @@ Choice choose(const RouteRequest &request) {
             if (!fusable) return {Variant::pair, kNoFusedTopK};
             return {Variant::last, "fuse is on"};
         case Fuse::automatic:
-            return {Variant::pair, "fuse is auto: no measurement for this device"};
+            return measured(request);
         case Fuse::pair:
             return {Variant::pair, "asked for by name"};
         case Fuse::single:
@@ -138,7 +147,9 @@ RoutePlan plan_route(const RouteRequest &request, const ThreadLimit &limit) {
 
 RoutePlan plan_route(const std::shared_ptr<Context> &context, const RouteRequest &request) {
     if (!context) throw std::invalid_argument("context: null");
-    RoutePlan plan = plan_route(request, [&](Kernel kernel, const FusedConstants &constants) {
+    RouteRequest known = request;
+    known.measured = context->verdict(request.shape);
+    RoutePlan plan = plan_route(known, [&](Kernel kernel, const FusedConstants &constants) {
         return context->pipeline(kernel, constants).max_threads;
     });
     for (RouteStep &step : plan.steps) step.pipeline = &context->pipeline(step.kernel, step.constants);

@@ -12,15 +12,13 @@
 #include "route/kernel.h"
 #include "route/limits.h"
 #include "route/operands.h"
+#include "route/variant.h"
 
 namespace qwisp {
 
 // What the caller asks for. `on`: a fused variant where one exists; `automatic`: fused only where it was
 // measured to win; a named variant: that one, or an error.
 enum class Fuse { off, on, automatic, pair, single, last };
-
-enum class Variant { pair, single, last };
-const char *variant_name(Variant variant);
 
 struct RouteRequest {
     RouteShape shape;
@@ -29,6 +27,7 @@ struct RouteRequest {
     bool logits = false;           // raw logits wanted in the scratch
     std::optional<DiagCopy> diag;  // from diag_copy()
     bool remap = false;
+    std::optional<Variant> measured;  // what Fuse::automatic may use; plan_route on a device fills it in
 };
 
 struct RouteStep {

@@ -17,12 +17,14 @@ __all__: list[str] = [
     "CommandBuffer",
     "ComputeEncoder",
     "Device",
+    "DispatchProbe",
     "Gate",
     "RouteBias",
     "RouteDiag",
     "RoutePlan",
     "RouteScratch",
     "Router",
+    "Timing",
     "available_devices",
     "compiler",
     "encode_moe_route_rows",
@@ -94,6 +96,26 @@ class Device:
         "off" or "compiler".
         """
     @property
+    def kernel_names(self) -> list[str]:
+        """
+        What `kernels` may be here, best first; empty on devices that have no choice.
+        """
+    @property
+    def kernels(self) -> str:
+        """
+        What computes the kernels on the software device: "avx512", "avx2", "neon" or "portable" (the vector
+        kernels), or "simt" (the shaders themselves, thread by thread: a thousand times slower, and checks every access).
+
+        "" on other devices. All give the same bits. It belongs to the software device of the process. The first value
+        comes from QWISP_CPU_KERNELS; without it, the best that this processor runs. A simt_seed implies "simt".
+
+        Raises:
+            TypeError: not a str.
+            ValueError: not one of kernel_names.
+        """
+    @kernels.setter
+    def kernels(self, arg1: str) -> None: ...
+    @property
     def kind(self) -> str:
         """
         "cpu" or "metal".
@@ -122,6 +144,20 @@ class Device:
         """
     @simt_seed.setter
     def simt_seed(self, arg1: int | None) -> None: ...
+    @property
+    def threads(self) -> int:
+        """
+        Threads that compute on the software device, the calling one included; 1 on other devices.
+
+        It belongs to the process. The first value comes from QWISP_CPU_THREADS; without it, as many as processors are
+        available, 4 at most.
+
+        Raises:
+            TypeError: not an int.
+            ValueError: not 1 to 64, or a device that is not the software device.
+        """
+    @threads.setter
+    def threads(self, arg1: int) -> None: ...
 
 class Buffer:
     """
@@ -570,6 +606,94 @@ class Router:
     def top_k(self) -> int:
         """
         K.
+        """
+
+class Timing:
+    """
+    Times arms against each other: command buffers of `layers` routes each, interleaved, every sample kept.
+
+    For qwisp_native.bench, which draws the conclusions. For one thread at a time.
+
+    Args:
+        device: the device under test.
+        arms: name -> fuse, as for Router; the first is what the others are held against.
+        rows, hidden, experts, top_k: M >= 1, H, E, K.
+        layers: routes in a command buffer, each with a gate of its own.
+        x_sets: sets of input rows, one a round in rotation.
+        blocks: sets of `layers` gates, in rotation.
+        in_flight: command buffers committed at a time.
+        concurrent: a concurrent encoder, with a barrier between layers.
+        seed: of gates and rows.
+        planted: a fault for tests (cpp/timing/planted.h); "": none.
+
+    Raises:
+        TypeError, ValueError: an argument, with what it may be.
+        DeviceError, MemoryError: the device says no.
+    """
+    def __init__(
+        self,
+        device: Device,
+        arms: dict[str, qwisp_native.settings.Fuse],
+        *,
+        rows: int,
+        hidden: int,
+        experts: int,
+        top_k: int,
+        layers: int,
+        x_sets: int = 4,
+        blocks: int = 1,
+        in_flight: int = 2,
+        concurrent: bool = False,
+        seed: int = 0,
+        planted: str = "",
+    ) -> None: ...
+    def compared(self) -> list[int]:
+        """
+        How often the results of each arm were held against those of another.
+        """
+    def difference(self) -> str:
+        """
+        The first difference between results on the same rows and gates; empty: none.
+        """
+    def encoded(self) -> list[tuple[list[str], int]]:
+        """
+        What an encoder saw of one command buffer of each arm: the kernels in order, and the barriers.
+        """
+    def planned(self) -> list[RoutePlan]:
+        """
+        The plan of one layer of each arm.
+        """
+    def run(
+        self, first_round: int, rounds: int, rotate: bool = True
+    ) -> list[tuple[int, int, int, int, int, int, float, float, int, int, int]]:
+        """
+        Times every arm once a round, for `rounds` rounds.
+
+        Args:
+            first_round: the number of the first; it fixes the order of the arms and the input rows.
+            rounds: how many.
+            rotate: take other gates with each command buffer, not with each round.
+
+        Returns:
+            One tuple a command buffer, in the order in which they ran; the fields are those of qwisp_native.bench.Sample.
+
+        Raises:
+            DeviceError: a command buffer failed.
+        """
+
+class DispatchProbe:
+    """
+    Command buffers of dispatches that do next to nothing, up to `most` of them.
+    """
+    def __init__(self, device: Device, most: int) -> None: ...
+    def run(self, work: str, order: str, dispatches: int) -> tuple[float, float]:
+        """
+        Seconds of one command buffer: by the device's stamps, and from its commit until the host saw its end.
+
+        Args:
+            work: "empty" (nothing is copied) or "tiny" (one id is remapped).
+            order: "serial", "concurrent", or "barriers" (concurrent, with a barrier between any two dispatches).
+            dispatches: how many, from 1 to `most`.
         """
 
 def available_devices() -> list[tuple[str, str]]:

@@ -46,6 +46,12 @@ def _folder(text: str) -> Path:
     return Path(text)
 
 
+def _new_folder(text: str) -> Path:
+    if "\0" in text or (Path(text).exists() and not Path(text).is_dir()):
+        raise ValueError
+    return Path(text)
+
+
 def _seed(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= _MAX_SEED):
         raise ValueError
@@ -120,6 +126,14 @@ VARIABLES: tuple[Variable, ...] = (
         _threads,
     ),
     Variable(
+        "QWISP_CACHE_DIR",
+        "",
+        "a folder, made where it is missing",
+        "where `qwisp-native tune` keeps its verdicts; unset: qwisp_native in the user's cache folder",
+        "cache_dir",
+        _new_folder,
+    ),
+    Variable(
         "QWISP_METAL_CPP_DIR",
         "",
         "a folder",
@@ -139,6 +153,7 @@ class Settings:
     simt_seed: int | None
     cpu_kernels: str | None
     cpu_threads: int | None
+    cache_dir: Path | None
 
 
 def read(environment: Mapping[str, str]) -> Settings:
@@ -168,3 +183,9 @@ def given(variable: Variable) -> str | None:
 def current() -> Settings:
     """The settings of this process, as its environment was at the first call."""
     return read(os.environ)
+
+
+def metal_validation() -> list[str]:
+    """Apple's variables that switch Metal's validation on, if they do: not for timing."""
+    names = ("MTL_DEBUG_LAYER", "MTL_SHADER_VALIDATION")
+    return [name for name in names if os.environ.get(name) not in {None, "", "0"}]

@@ -1,4 +1,4 @@
-"""The command `qwisp-native`. Exit codes: 0 all went well, 1 something failed, 2 wrong usage."""
+"""The command `qwisp-native`. Exit codes: as in the epilog below."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from . import demo, info, route
+from . import bench, demo, info, route, tune
 from .output import failure
 
 
@@ -16,10 +16,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="qwisp-native",
         description="Mixture-of-Experts routing, bit for bit the same on every device.",
-        epilog="Exit codes: 0 all went well, 1 something failed, 2 wrong usage.",
+        epilog="Exit codes: 0 all went well, 1 something failed, 2 wrong usage, 3 a benchmark is VOID.",
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in (demo, route, info):
+    for command in (demo, route, bench, tune, info):
         name = command.__name__.rpartition(".")[2]
         sub = commands.add_parser(name, help=command.SUMMARY, description=command.DESCRIPTION)
         command.add_arguments(sub)

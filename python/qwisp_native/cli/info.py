@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -138,18 +137,15 @@ def _version(package: str) -> str | None:
 
 def _cpu() -> dict[str, Any]:
     """Name the processor, and its features that matter to arithmetic."""
+    from ..verdicts import processor
+
     words: dict[str, str] = {}
     if sys.platform == "linux":
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
         words = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
-    elif sys.platform == "darwin":
-        command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
-        words = {
-            "model name": subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-        }
     features = (words.get("flags") or words.get("Features") or "").split()
     return {
-        "name": words.get("model name") or platform.processor() or platform.machine(),
+        "name": processor(),
         "machine": platform.machine(),
         "cores": os.cpu_count(),
         "features": sorted(CPU_FEATURES.intersection(features)),

@@ -6,10 +6,22 @@ below, put `@gate("name")` on it, and run `python tests/lock.py` in the reposito
 
 from __future__ import annotations
 
-from . import barriers, bias, diag, equal, field_layout, field_values, orders, plans, refusals, repeats
+from . import (
+    barriers,
+    bias,
+    diag,
+    equal,
+    field_layout,
+    field_values,
+    orders,
+    plans,
+    refusals,
+    repeats,
+    targets,
+)
 from .command import main, run
 from .registry import GATES, Context, Gate
 
 __all__ = ["GATES", "Context", "Gate", "main", "run"]
 
-del barriers, bias, diag, equal, field_layout, field_values, orders, plans, refusals, repeats
+del barriers, bias, diag, equal, field_layout, field_values, orders, plans, refusals, repeats, targets

@@ -1,0 +1,16 @@
+// The ways to run a route, and which of them was measured to win.
+#pragma once
+#include <cstdint>
+#include <map>
+
+#include "route/limits.h"
+
+namespace qwisp {
+
+enum class Variant : uint8_t { pair, single, last };
+const char *variant_name(Variant variant);
+
+// By shape: what won there on this device.
+using Verdicts = std::map<RouteShape, Variant>;
+
+}  // namespace qwisp

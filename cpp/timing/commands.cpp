@@ -1,0 +1,40 @@
+#include "timing/commands.h"
+
+#include "route/buffer.h"
+#include "route/errors.h"
+#include "route/outcome.h"
+
+namespace qwisp::timing {
+
+GpuStamps gpu_stamps(const MTL::CommandBuffer *commands) {
+    return {commands->GPUStartTime(), commands->GPUEndTime()};
+}
+
+Submitted submit(Context &context, bool concurrent, const Encode &encode) {
+    AutoreleaseScope pool;
+    auto commands = NS::RetainPtr(context.queue()->commandBuffer());
+    if (!commands) throw DeviceError("the queue gives no command buffer");
+    MTL::ComputeCommandEncoder *encoder =
+        commands->computeCommandEncoder(concurrent ? MTL::DispatchTypeConcurrent : MTL::DispatchTypeSerial);
+    if (!encoder) throw DeviceError("the command buffer gives no compute encoder");
+    try {
+        encode(encoder);
+    } catch (...) {
+        encoder->endEncoding();  // Metal aborts when an encoder is dropped open
+        throw;
+    }
+    encoder->endEncoding();
+    const int64_t committed = now_ns();
+    commands->commit();
+    return {std::move(commands), committed};
+}
+
+int64_t finish(const Submitted &submitted) {
+    AutoreleaseScope pool;
+    submitted.commands->waitUntilCompleted();
+    const int64_t completed = now_ns();
+    throw_if_failed(submitted.commands.get());
+    return completed;
+}
+
+}  // namespace qwisp::timing

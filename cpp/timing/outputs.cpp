@@ -1,0 +1,83 @@
+#include "timing/outputs.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace qwisp::timing {
+namespace {
+
+constexpr std::byte kPoison{0xff};  // no expert -1 and no score NaN comes of finite rows
+
+}  // namespace
+
+void poison(const Workload &workload, int64_t slot) {
+    for (int64_t layer = 0; layer < workload.options().layers; ++layer) {
+        const RouteScratch &scratch = workload.scratch(slot, layer);
+        for (MTL::Buffer *buffer : {scratch.inds(), scratch.scores()}) {
+            std::fill_n(contents<std::byte>(buffer), buffer->length(), kPoison);
+        }
+    }
+}
+
+void Outputs::check(int64_t slot, int64_t x_set, int64_t block, size_t arm, int64_t round) {
+    std::vector<std::byte> found = read(slot);
+    const auto [place, is_first] = references_.try_emplace({x_set, block}, Reference{arm, {}});
+    Reference &reference = place->second;
+    if (is_first) {
+        if (std::find_if(found.begin(), found.end(), [](std::byte b) { return b != kPoison; }) == found.end())
+            difference_ = "arm '" + arms_[arm] + "' wrote no results";
+        reference.bytes = std::move(found);
+        return;
+    }
+    if (reference.arm != arm) {
+        ++compared_[arm];
+        ++compared_[reference.arm];
+    }
+    if (found != reference.bytes && difference_.empty()) {
+        difference_ = describe(found, reference, arm, round);
+    }
+}
+
+std::vector<std::byte> Outputs::read(int64_t slot) const {
+    const RouteShape &shape = workload_.options().shape;
+    const auto chosen = size_t(shape.rows * shape.top_k);
+    std::vector<std::byte> bytes;
+    bytes.reserve(size_t(workload_.options().layers) * chosen * (sizeof(int32_t) + sizeof(uint16_t)));
+    const auto append = [&](MTL::Buffer *buffer, size_t length) {
+        const auto *first = contents<std::byte>(buffer);
+        bytes.insert(bytes.end(), first, first + length);
+    };
+    for (int64_t layer = 0; layer < workload_.options().layers; ++layer) {
+        append(workload_.scratch(slot, layer).inds(), chosen * sizeof(int32_t));
+        append(workload_.scratch(slot, layer).scores(), chosen * sizeof(uint16_t));
+    }
+    return bytes;
+}
+
+std::string Outputs::describe(const std::vector<std::byte> &found, const Reference &reference, size_t arm,
+                              int64_t round) const {
+    const RouteShape &shape = workload_.options().shape;
+    const auto chosen = size_t(shape.rows * shape.top_k);
+    const auto at =
+        size_t(std::mismatch(found.begin(), found.end(), reference.bytes.begin()).first - found.begin());
+    const size_t layer_bytes = chosen * (sizeof(int32_t) + sizeof(uint16_t)), layer = at / layer_bytes;
+    const size_t within = at % layer_bytes, inds_bytes = chosen * sizeof(int32_t);
+    const bool is_ind = within < inds_bytes;
+    const size_t element = is_ind ? within / sizeof(int32_t) : (within - inds_bytes) / sizeof(uint16_t);
+    const auto value = [&](const std::vector<std::byte> &bytes) -> int64_t {
+        int32_t ind = 0;
+        uint16_t score = 0;
+        const std::byte *base = bytes.data() + layer * layer_bytes;
+        std::memcpy(&ind, base + (is_ind ? element * sizeof ind : 0), sizeof ind);
+        std::memcpy(&score, base + inds_bytes + (is_ind ? 0 : element * sizeof score), sizeof score);
+        return is_ind ? int64_t(ind) : int64_t(score);
+    };
+    const auto top_k = size_t(shape.top_k);
+    return "round " + std::to_string(round) + ", layer " + std::to_string(layer) + ": " +
+           (is_ind ? "inds[" : "bits of scores[") + std::to_string(element / top_k) + ", " +
+           std::to_string(element % top_k) + "] are " + std::to_string(value(found)) + " in arm '" +
+           arms_[arm] + "', but " + std::to_string(value(reference.bytes)) + " in arm '" +
+           arms_[reference.arm] + "'";
+}
+
+}  // namespace qwisp::timing
