@@ -13,7 +13,14 @@ import pytest
 from qwisp_native import settings
 
 DEFAULTS = settings.Settings(
-    device=None, fuse=False, contract="off", shader_dir=None, simt_seed=None, cache_dir=None
+    device=None,
+    fuse=False,
+    contract="off",
+    shader_dir=None,
+    simt_seed=None,
+    cpu_kernels=None,
+    cpu_threads=None,
+    cache_dir=None,
 )
 
 
@@ -37,6 +44,9 @@ def test_empty_is_unset() -> None:
         ("QWISP_FUSE_ROUTE", "last", "fuse", "last"),
         ("QWISP_CONTRACT", "compiler", "contract", "compiler"),
         ("QWISP_SIMT_SEED", "0", "simt_seed", 0),
+        ("QWISP_CPU_KERNELS", "simt", "cpu_kernels", "simt"),
+        ("QWISP_CPU_THREADS", "1", "cpu_threads", 1),
+        ("QWISP_CPU_THREADS", "64", "cpu_threads", 64),
         ("QWISP_SIMT_SEED", str(2**63 - 1), "simt_seed", 2**63 - 1),
     ],
 )
@@ -58,6 +68,10 @@ def test_shader_folder(tmp_path: Path) -> None:
         ("QWISP_FUSE_ROUTE", "pair"),
         ("QWISP_CONTRACT", "on"),
         ("QWISP_SIMT_SEED", "-1"),
+        ("QWISP_CPU_KERNELS", "sse"),
+        ("QWISP_CPU_THREADS", "0"),
+        ("QWISP_CPU_THREADS", "65"),
+        ("QWISP_CPU_THREADS", "1.5"),
         ("QWISP_SIMT_SEED", "1e3"),
         ("QWISP_SIMT_SEED", "٣"),
         ("QWISP_SIMT_SEED", str(2**63)),

@@ -106,6 +106,19 @@ Named<Name> buffer_view(const Self<Object> &self, MTL::Buffer *buffer, int64_t r
     return view(element, {rows, columns}, buffer->contents(), self.object, writeable);
 }
 
+// A gate's buffers are private to the device: read back.
+template <Element element, typename Name>
+Named<Name> gate_array(const Gate &gate, MTL::Buffer *buffer, int64_t columns) {
+    py::array copy = empty(element, {py::ssize_t(gate.experts()), py::ssize_t(columns)});
+    void *const to = copy.mutable_data();
+    const auto length = size_t(copy.nbytes());
+    {
+        const py::gil_scoped_release released;
+        read_private_buffer(gate.context()->queue(), buffer, to, length);
+    }
+    return view(element, {py::ssize_t(gate.experts()), py::ssize_t(columns)}, to, copy, false);
+}
+
 std::shared_ptr<ScratchObject> make_scratch(const Arg<DeviceObject> &device_arg, const Arg<int64_t> &rows_arg,
                                             const Arg<int64_t> &experts_arg, const Arg<int64_t> &top_k_arg) {
     const DevicePtr device = instance("device", device_arg);
@@ -137,26 +150,23 @@ void bind_gate(py::module_ &module) {
             "weight",
             [](const GateSelf &self) {
                 const Gate &gate = *self->gate;
-                return buffer_view<uint8, BytesArray>(self, gate.weight(), gate.experts(), gate.hidden(),
-                                                      false);
+                return gate_array<uint8, BytesArray>(gate, gate.weight(), gate.hidden());
             },
-            "uint8 [E, H], read only, without a copy.")
+            "uint8 [E, H], read only: a copy, because gates are private to the device.")
         .def_property_readonly(
             "scales",
             [](const GateSelf &self) {
                 const Gate &gate = *self->gate;
-                return buffer_view<float16, HalfArray>(self, gate.scales(), gate.experts(),
-                                                       gate.hidden() / kQuantGroup, false);
+                return gate_array<float16, HalfArray>(gate, gate.scales(), gate.hidden() / kQuantGroup);
             },
-            "float16 [E, H/64], read only, without a copy.")
+            "float16 [E, H/64], read only: a copy, because gates are private to the device.")
         .def_property_readonly(
             "biases",
             [](const GateSelf &self) {
                 const Gate &gate = *self->gate;
-                return buffer_view<float16, HalfArray>(self, gate.biases(), gate.experts(),
-                                                       gate.hidden() / kQuantGroup, false);
+                return gate_array<float16, HalfArray>(gate, gate.biases(), gate.hidden() / kQuantGroup);
             },
-            "float16 [E, H/64], read only, without a copy.")
+            "float16 [E, H/64], read only: a copy, because gates are private to the device.")
         .def("__repr__", [](const GateSelf &self) {
             return "Gate(experts=" + std::to_string(self->gate->experts()) +
                    ", hidden=" + std::to_string(self->gate->hidden()) + ")";

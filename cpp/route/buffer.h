@@ -16,6 +16,8 @@ BufferPtr new_shared_buffer(MTL::Device *device, const void *bytes, size_t lengt
 // device keeps gates in the order of its vector kernels). Blocks until it is there. Throws AllocationError,
 // DeviceError.
 BufferPtr new_private_buffer(MTL::CommandQueue *queue, const void *bytes, size_t length, const char *label);
+// Copies the start of a private buffer to the host. Blocks; throws as above.
+void read_private_buffer(MTL::CommandQueue *queue, MTL::Buffer *from, void *to, size_t length);
 
 template <typename T>
 T *contents(MTL::Buffer *buffer) {

@@ -313,7 +313,7 @@ class Gate:
     @property
     def biases(self) -> numpy.typing.NDArray[numpy.float16]:
         """
-        float16 [E, H/64], read only, without a copy.
+        float16 [E, H/64], read only: a copy, because gates are private to the device.
         """
     @property
     def device(self) -> Device:
@@ -333,12 +333,12 @@ class Gate:
     @property
     def scales(self) -> numpy.typing.NDArray[numpy.float16]:
         """
-        float16 [E, H/64], read only, without a copy.
+        float16 [E, H/64], read only: a copy, because gates are private to the device.
         """
     @property
     def weight(self) -> numpy.typing.NDArray[numpy.uint8]:
         """
-        uint8 [E, H], read only, without a copy.
+        uint8 [E, H], read only: a copy, because gates are private to the device.
         """
 
 class RouteScratch:
