@@ -29,6 +29,7 @@ struct RouteRequest {
     bool logits = false;           // raw logits wanted in the scratch
     std::optional<DiagCopy> diag;  // from diag_copy()
     bool remap = false;
+    bool operator==(const RouteRequest &) const = default;
 };
 
 struct RouteStep {
