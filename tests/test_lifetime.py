@@ -32,6 +32,32 @@ def test_one_router_from_many_threads(device: qn.Device) -> None:
         assert all(pool.map(work, range(16)))
 
 
+def test_one_router_with_other_arguments_at_each_call(device: qn.Device) -> None:
+    """Plans and memory are kept from call to call; none may serve a call that they were not made for."""
+    gate = layer().gate(device)
+    bias = qn.RouteBias(np.arange(EXPERTS) % 2 == 0, 0.5)
+    cases: list[tuple[np.ndarray, dict[str, Any]]] = [
+        (rows(count, count), {"return_logits": logits, "bias": given})
+        for count, logits, given in itertools.product((1, 4, 40), (False, True), (None, bias))
+    ]
+    want: list[Any] = [qn.Router(gate, TOP_K)(x, **options) for x, options in cases]
+    router = qn.Router(gate, TOP_K, fuse="last")
+
+    def work(worker: int) -> bool:
+        order = np.random.default_rng(worker).permutation(len(cases))
+        right = True
+        for i in order:
+            x, options = cases[i]
+            out = tuple(np.empty_like(each) for each in want[i])
+            got: Any = router(x, **options, out=out) if worker % 2 else router(x, **options)
+            right = right and same(got, want[i])
+        return right
+
+    assert all(work(worker) for worker in range(2))
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(4)))
+
+
 def test_everything_from_many_threads() -> None:
     """Devices, gates, plans and command buffers made and dropped at once."""
 

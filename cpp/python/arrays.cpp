@@ -48,11 +48,11 @@ std::string strides(const py::array &array) {
     return shown(Shape(array.strides(), array.strides() + array.ndim()));
 }
 
-py::array as_numpy(const char *name, const py::object &value, const std::string &wanted) {
+py::array as_numpy(const char *name, const py::object &value, std::initializer_list<Element> accepted) {
     if (Py_TYPE(value.ptr()) == py::detail::npy_api::get().PyArray_Type_) {
         return py::reinterpret_borrow<py::array>(value);
     }
-    return py::module_::import("qwisp_native.arrays").attr("as_numpy")(name, value, wanted);
+    return py::module_::import("qwisp_native.arrays").attr("as_numpy")(name, value, joined(accepted));
 }
 
 }  // namespace
@@ -100,7 +100,7 @@ size_t byte_count(Element element, const Shape &shape) {
 }
 
 HostArray::HostArray(const char *name, const py::object &value, std::initializer_list<Element> accepted)
-    : array_(as_numpy(name, value, joined(accepted))), element_{} {
+    : array_(as_numpy(name, value, accepted)), element_{} {
     const py::dtype dtype = array_.dtype();
     const auto *found =
         std::find_if(accepted.begin(), accepted.end(), [&](Element each) { return is_element(dtype, each); });
@@ -129,9 +129,13 @@ py::array view(Element element, Shape shape, void *memory, py::handle owner, boo
     return array;
 }
 
-py::array empty(Element element, const Shape &shape) {
-    byte_count(element, shape);
-    return py::array(numpy_dtype(element), shape);
+py::array empty(Element element, std::initializer_list<py::ssize_t> shape) {
+    const auto &api = py::detail::npy_api::get();
+    PyObject *const made =
+        api.PyArray_NewFromDescr_(api.PyArray_Type_, numpy_dtype(element).release().ptr(), int(shape.size()),
+                                  shape.begin(), nullptr, nullptr, 0, nullptr);
+    if (!made) throw py::error_already_set();
+    return py::reinterpret_steal<py::array>(made);
 }
 
 }  // namespace qwisp::python

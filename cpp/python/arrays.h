@@ -93,7 +93,7 @@ struct IntArray {
 // A view of memory that `owner` keeps alive.
 py::array view(Element element, Shape shape, void *memory, py::handle owner, bool writeable);
 // A fresh array.
-py::array empty(Element element, const Shape &shape);
+py::array empty(Element element, std::initializer_list<py::ssize_t> shape);
 
 template <>
 struct ArgName<ArrayInput> {

@@ -88,6 +88,20 @@ void set_args(Encoder *encoder, const Args &args, uint32_t slot) {
     encoder->setBytes(&args, sizeof args, slot);
 }
 
+// Whole buffers in neighbouring slots, in one message.
+template <size_t N>
+void set_buffers(Encoder *encoder, const MTL::Buffer *const (&buffers)[N], uint32_t first) {
+    static constexpr NS::UInteger kStarts[N] = {};
+    encoder->setBuffers(buffers, kStarts, NS::Range(first, N));
+}
+
+// The slots of a gate's three buffers are neighbours in every kernel that reads one.
+static_assert(kQmmScales == kQmmWeight + 1 && kQmmBiases == kQmmWeight + 2 && kQmmLogits == kQmmWeight + 3);
+static_assert(kFusedScales == kFusedWeight + 1 && kFusedBiases == kFusedWeight + 2 &&
+              kFusedInds == kFusedWeight + 3 && kFusedScoresOut == kFusedWeight + 4);
+static_assert(kTopkInds == kTopkLogits + 1 && kTopkScores == kTopkLogits + 2);
+static_assert(kFusedWords == kFusedArrivals + 1);
+
 void dispatch(Encoder *encoder, const RouteStep &step) {
     encoder->dispatchThreadgroups(step.groups, step.threads);
 }
@@ -97,10 +111,8 @@ void encode_qmm(Encoder *encoder, const RoutePlan &plan, const RouteStep &step,
     const Gate &gate = *operands.gate;
     encoder->setComputePipelineState(step.pipeline->state.get());
     encoder->setBuffer(operands.x, operands.x_offset, kQmmX);
-    encoder->setBuffer(gate.weight(), 0, kQmmWeight);
-    encoder->setBuffer(gate.scales(), 0, kQmmScales);
-    encoder->setBuffer(gate.biases(), 0, kQmmBiases);
-    encoder->setBuffer(operands.scratch->logits(), 0, kQmmLogits);
+    set_buffers(encoder, {gate.weight(), gate.scales(), gate.biases(), operands.scratch->logits()},
+                kQmmWeight);
     set_args(encoder, QmmArgs{uint32_t(plan.request.shape.hidden), uint32_t(plan.request.shape.experts)},
              kQmmArgs);
     dispatch(encoder, step);
@@ -111,9 +123,7 @@ void encode_topk(Encoder *encoder, const RoutePlan &plan, const RouteStep &step,
     const RouteScratch &scratch = *operands.scratch;
     const bool biased = plan.request.bias;
     encoder->setComputePipelineState(step.pipeline->state.get());
-    encoder->setBuffer(scratch.logits(), 0, kTopkLogits);
-    encoder->setBuffer(scratch.inds(), 0, kTopkInds);
-    encoder->setBuffer(scratch.scores(), 0, kTopkScores);
+    set_buffers(encoder, {scratch.logits(), scratch.inds(), scratch.scores()}, kTopkLogits);
     set_args(encoder,
              TopkArgs{uint32_t(plan.request.shape.experts), uint32_t(plan.request.shape.top_k),
                       biased ? operands.bias->eps : 0.0f},
@@ -128,17 +138,13 @@ void encode_fused(Encoder *encoder, const RouteStep &step, const RouteOperands &
     const bool biased = step.constants.use_bias;
     encoder->setComputePipelineState(step.pipeline->state.get());
     encoder->setBuffer(operands.x, operands.x_offset, kFusedX);
-    encoder->setBuffer(gate.weight(), 0, kFusedWeight);
-    encoder->setBuffer(gate.scales(), 0, kFusedScales);
-    encoder->setBuffer(gate.biases(), 0, kFusedBiases);
-    encoder->setBuffer(scratch.inds(), 0, kFusedInds);
-    encoder->setBuffer(scratch.scores(), 0, kFusedScoresOut);
+    set_buffers(encoder, {gate.weight(), gate.scales(), gate.biases(), scratch.inds(), scratch.scores()},
+                kFusedWeight);
     set_args(encoder, FusedArgs{biased ? operands.bias->eps : 0.0f}, kFusedArgs);
     if (step.constants.write_logits) encoder->setBuffer(scratch.logits(), 0, kFusedLogits);
     if (biased) encoder->setBuffer(operands.bias->resident, 0, kFusedResident);
     if (step.kernel == Kernel::route_fused_rows_last) {
-        encoder->setBuffer(scratch.arrivals(), 0, kFusedArrivals);
-        encoder->setBuffer(scratch.words(), 0, kFusedWords);
+        set_buffers(encoder, {scratch.arrivals(), scratch.words()}, kFusedArrivals);
     }
     dispatch(encoder, step);
 }

@@ -28,6 +28,7 @@ struct RouteRequest {
     std::optional<DiagCopy> diag;  // from diag_copy()
     bool remap = false;
     std::optional<Variant> measured;  // what Fuse::automatic may use; plan_route on a device fills it in
+    bool operator==(const RouteRequest &) const = default;
 };
 
 struct RouteStep {

@@ -11,6 +11,7 @@ namespace qwisp {
 namespace {
 
 constexpr int64_t kSmallestWorkspace = 32;           // rows: decode and verification share it
+constexpr size_t kMostPlans = 32;                    // decode, and verification of any length
 constexpr size_t kLargestPooled = size_t{64} << 20;  // bytes: a rare giant call does not keep its memory
 
 void check_arrays(const RouteShape &shape, const RouterInput &input, const RouterOutput &output) {
@@ -82,19 +83,37 @@ Router::Router(std::shared_ptr<Gate> gate, int64_t top_k, Fuse fuse) : gate_(std
 
 Router::~Router() = default;
 
-RoutePlan Router::plan(int64_t rows, bool bias, bool logits, std::optional<Fuse> fuse) const {
+RouteRequest Router::request(int64_t rows, bool bias, bool logits, std::optional<Fuse> fuse) const {
     RouteRequest request;
     request.shape = {rows, gate_->hidden(), gate_->experts(), top_k_};
     request.fuse = fuse.value_or(fuse_);
     request.bias = bias;
     request.logits = logits;
-    return plan_route(gate_->context(), request);
+    return request;
 }
 
-RoutePlan Router::route(const RouterInput &input, const RouterOutput &output) {
+RoutePlan Router::plan(int64_t rows, bool bias, bool logits, std::optional<Fuse> fuse) const {
+    return plan_route(gate_->context(), request(rows, bias, logits, fuse));
+}
+
+std::shared_ptr<const RoutePlan> Router::kept_plan(const RouteRequest &request) {
+    {
+        const std::lock_guard lock(mutex_);
+        for (const auto &[known, plan] : plans_) {
+            if (known == request) return plan;
+        }
+    }
+    auto plan = std::make_shared<const RoutePlan>(plan_route(gate_->context(), request));
+    const std::lock_guard lock(mutex_);
+    if (plans_.size() == kMostPlans) plans_.clear();
+    plans_.emplace_back(request, plan);
+    return plan;
+}
+
+std::shared_ptr<const RoutePlan> Router::route(const RouterInput &input, const RouterOutput &output) {
     const bool biased = input.bias && bias_applies(input.bias->eps);
-    RoutePlan plan = this->plan(input.rows, biased, output.logits.has_value(), input.fuse);
-    check_arrays(plan.request.shape, input, output);
+    auto plan = kept_plan(request(input.rows, biased, output.logits.has_value(), input.fuse));
+    check_arrays(plan->request.shape, input, output);
     if (input.rows == 0) return plan;
 
     auto workspace = acquire(input.rows);
@@ -106,7 +125,7 @@ RoutePlan Router::route(const RouterInput &input, const RouterOutput &output) {
         bias = {workspace->resident.get(), input.bias->eps};
     }
     // If this throws, the workspace goes with it: the next call gets a fresh scratch.
-    run(*gate_->context(), plan,
+    run(*gate_->context(), *plan,
         {.x = workspace->x.get(),
          .gate = gate_.get(),
          .scratch = &scratch,

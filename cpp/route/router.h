@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "route/encode.h"
@@ -41,7 +42,8 @@ class Router {
     // Blocks until done. The outputs are written only after the command buffer succeeded; a call that throws
     // (std::invalid_argument, AllocationError, DeviceError with the device's own message) leaves them
     // untouched and does not affect other calls. 0 rows: nothing is dispatched.
-    RoutePlan route(const RouterInput &input, const RouterOutput &output);
+    // Returns the plan that it ran; plans are kept, so that a call like an earlier one makes none.
+    std::shared_ptr<const RoutePlan> route(const RouterInput &input, const RouterOutput &output);
 
     // What route() would run.
     RoutePlan plan(int64_t rows, bool bias = false, bool logits = false, std::optional<Fuse> fuse = {}) const;
@@ -53,6 +55,8 @@ class Router {
   private:
     struct Workspace;
 
+    RouteRequest request(int64_t rows, bool bias, bool logits, std::optional<Fuse> fuse) const;
+    std::shared_ptr<const RoutePlan> kept_plan(const RouteRequest &request);
     std::unique_ptr<Workspace> acquire(int64_t rows);
     void release(std::unique_ptr<Workspace> workspace);
 
@@ -61,6 +65,7 @@ class Router {
     Fuse fuse_;
     std::mutex mutex_;
     std::vector<std::unique_ptr<Workspace>> free_;
+    std::vector<std::pair<RouteRequest, std::shared_ptr<const RoutePlan>>> plans_;  // by what was asked
 };
 
 }  // namespace qwisp

@@ -294,6 +294,39 @@ TEST_CASE("router: sizes are checked before anything is written, no rows are no 
                    {"bias.resident", "63", "64"}));
 }
 
+TEST_CASE("router: plans are kept, and each call gets its own") {
+    const Layer layer = random_layer(512, 64, 5);
+    const auto gate = layer.gate();
+    Ints resident(64);
+    for (size_t e = 0; e < 64; e += 3) resident[e] = 1;
+    Router router(gate, 8);
+    for (int round = 0; round < 2; ++round) {
+        for (int64_t rows : {1, 2, 3}) {  // with all that follows more plans than are kept
+            const Halfs x = random_rows(rows, 512, uint32_t(rows));
+            for (Fuse fuse : kVariants) {
+                for (float eps : {0.0f, 0.125f}) {
+                    for (bool logits : {false, true}) {
+                        const HostBias bias{resident, eps};
+                        Routed out{Ints(size_t(rows * 8)), Halfs(size_t(rows * 8)), Halfs(size_t(rows * 64))};
+                        RouterOutput output{std::as_writable_bytes(std::span(out.inds)),
+                                            std::as_writable_bytes(std::span(out.scores)),
+                                            {}};
+                        if (logits) output.logits = std::as_writable_bytes(std::span(out.logits));
+                        const RouterInput input{rows, std::as_bytes(std::span(x)), bias, fuse};
+                        const auto plan = router.route(input, output);
+                        CHECK(plan == router.route(input, output));
+                        CHECK(plan->request == router.plan(rows, eps > 0, logits, fuse).request);
+                        Router fresh(gate, 8, fuse);
+                        Routed wanted = run(fresh, x, &bias, logits);
+                        wanted.logits.resize(out.logits.size());
+                        CHECK(out == wanted);
+                    }
+                }
+            }
+        }
+    }
+}
+
 TEST_CASE("router: several threads at once") {
     Router router(random_layer(512, 64, 5).gate(), 8, Fuse::last);
     std::vector<Halfs> inputs;

@@ -30,16 +30,12 @@ std::string ComputeEncoder::argument(const Argument &argument) const {
     return kernel() + ": argument " + argument.name + " (slot " + std::to_string(argument.index) + ")";
 }
 
-void ComputeEncoder::check_slot(const char *call, size_t slot) {
-    if (slot < kMaxBuffers) [[likely]]
-        return;
+void ComputeEncoder::refuse_slot(const char *call, size_t slot) {
     misuse(Misuse::slot_range, std::string(call) + ": slot " + std::to_string(slot) +
                                    ", but the last one is " + std::to_string(kMaxBuffers - 1));
 }
 
-void ComputeEncoder::check_offset(const char *call, size_t offset, const Allocation &allocation) {
-    if (offset < allocation.length) [[likely]]
-        return;
+void ComputeEncoder::refuse_offset(const char *call, size_t offset, const Allocation &allocation) {
     misuse(Misuse::offset_range, std::string(call) + ": offset " + std::to_string(offset) +
                                      ", but it must be less than the length of " + allocation.name());
 }

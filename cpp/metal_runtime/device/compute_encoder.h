@@ -30,8 +30,16 @@ class ComputeEncoder final : public Encoder {
     }
 
   private:
-    void check_slot(const char *call, size_t slot);
-    void check_offset(const char *call, size_t offset, const Allocation &allocation);
+    void check_slot(const char *call, size_t slot) {
+        if (slot >= kMaxBuffers) [[unlikely]]
+            refuse_slot(call, slot);
+    }
+    void check_offset(const char *call, size_t offset, const Allocation &allocation) {
+        if (offset >= allocation.length) [[unlikely]]
+            refuse_offset(call, offset, allocation);
+    }
+    [[noreturn]] void refuse_slot(const char *call, size_t slot);
+    [[noreturn]] void refuse_offset(const char *call, size_t offset, const Allocation &allocation);
     void check_shape(const char *call, const Size3 &groups, const Size3 &threads);
     void check_arguments();
     void dispatch(const char *call, const Size3 &groups, const Size3 &threads, const Size3 &grid);
