@@ -37,8 +37,10 @@ def table(outcome: Outcome, rows: Sequence[int], threads: Sequence[int]) -> str:
             found = [_entry(cells, count, name, each) for each in rows]
             lines.append(f"| {name} | " + " | ".join(found) + " |")
         lines.append("")
+    counts = [len(cell.samples) for cell in outcome.cells]
     lines += [
-        f"Microseconds a call: median (p10 to p90), and the median over that of {FLOOR}.",
+        f"Microseconds a call: median (p10 to p90) of {min(counts)} to {max(counts)} samples,"
+        f" and the median over that of {FLOOR}.",
         f"\\*: a slow call, at most {SLOW_SETS} sets and {SLOW_REPEATS} repeats, nothing before. "
         "\\?: no row could be compared.",
         "",

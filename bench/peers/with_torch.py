@@ -35,7 +35,8 @@ class Torch(Peer):
         torch.set_num_threads(threads)
         torch.set_grad_enabled(False)
         self._weights = [torch.from_numpy(dequantized(each)).to(self._dtype) for each in sets]
-        self._route = torch.compile(_route, dynamic=False) if self._compiled else _route
+        torch._dynamo.config.recompile_limit = 1000  # types times rows; beyond it a compiled peer is eager
+        self._route = torch.compile(_route, dynamic=False, fullgraph=True) if self._compiled else _route
 
     def input(self, x: NDArray[np.float16]) -> Any:
         return torch.from_numpy(x).to(self._dtype)
