@@ -4,12 +4,13 @@
 
 What is measured: a call for the whole route from Python, waiting included, of M rows through each of 40 gates
 in turn (hidden 2048, 256 experts, top 8; 20 MB of 8-bit weights, more where a peer holds them wider). A
-sample is the time of one such round over 40. In each repeat every peer has one, in an order of its own. A
-round just before, not timed, brings its weights back to where they lie while it runs alone (a cache that
-holds 20 MB, or not) and lets other libraries' threads go to sleep; with --cold there is none, and each starts
-where another has just filled the caches. The floor (reading 512 KB) takes its turns among them. Each number
-of threads has a process of its own, because most libraries take it from the environment. Before it is timed,
-a peer's answers are compared with ours. docs/cpu.md says what each row means.
+sample is the time of one such round over 40. In each repeat every peer has one, in an order of its own. There
+is a pause first, in which the helper threads of the peer before go to sleep, and a round that is not timed:
+it brings the peer's own weights back to where they lie while it runs alone (a cache that holds 20 MB, or
+not). With --cold there is no such round, and each starts where another has just filled the caches. The floor
+(reading 512 KB) takes its turns among them. Each number of threads has a process of its own, because most
+libraries take it from the environment. Before it is timed, a peer's answers are compared with ours.
+docs/cpu.md says what each row means.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from qwisp_native.quantize import GROUP, QuantizedGate
 
 TOP_K = 8
+SETTLE_S = 0.02
+"""How long helper threads have to stop spinning before the next peer starts: libgomp's take about 5 ms."""
 FAMILIES = {
     "ours": "ours",
     "mlx": "with_mlx",
@@ -58,6 +60,9 @@ class Peer:
         """Routes through the first `sets` sets in turn: what is timed."""
         for index in range(sets):
             self.run(x, index)
+
+    def rest(self) -> None:
+        """Sends helper threads to sleep that would spin for longer than SETTLE_S. Not timed."""
 
 
 def dequantized(gate: QuantizedGate) -> NDArray[np.float32]:

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from qwisp_native.quantize import QuantizedGate, quantize
 
-from . import TOP_K, Peer, find, floor
+from . import SETTLE_S, TOP_K, Peer, find, floor
 from .ours import Call
 
 HIDDEN, EXPERTS = 2048, 256
@@ -66,6 +66,7 @@ class _Runner:
     cell: Cell
     round: Callable[[], None]
     calls: int
+    rest: Callable[[], None] = lambda: None
 
 
 class Reference:
@@ -168,7 +169,7 @@ def _runner(
         outcome.wrong[f"{peer.name}, {len(x)} rows"] = str(error)
         return None
     cell = Cell(peer.name, job.threads, len(x), sets, slow, checked)
-    return _Runner(cell, lambda: peer.round(native, sets), sets)
+    return _Runner(cell, lambda: peer.round(native, sets), sets, peer.rest)
 
 
 def _time(runners: Sequence[_Runner], job: Job, rng: np.random.Generator, title: str) -> None:
@@ -182,11 +183,13 @@ def _time(runners: Sequence[_Runner], job: Job, rng: np.random.Generator, title:
                 runner = runners[each]
                 if runner.cell.slow and repeat >= SLOW_REPEATS:
                     continue
+                time.sleep(SETTLE_S)
                 if not (job.cold or runner.cell.slow):
                     runner.round()
                 start = time.perf_counter()
                 runner.round()
                 elapsed = time.perf_counter() - start
+                runner.rest()
                 runner.cell.samples.append(round(1e6 * elapsed / runner.calls, 3))
             if time.perf_counter() > until:
                 break

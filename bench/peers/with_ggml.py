@@ -75,6 +75,7 @@ class Ggml(Peer):
         floats = rows * (hidden + sets * (4 * experts + 8 * TOP_K))
         self._graphs_context = context = _context(4 * floats, 1 + 16 * sets, sets)
         self._x = ggml.ggml_new_tensor_2d(context, ggml.GGML_TYPE_F32, hidden, rows)
+        self._rows_at = ggml.ggml_get_data(self._x)
         self._graphs = [self._graph(context, each, rows, experts) for each in self._weights]
         return x.astype(np.float32)
 
@@ -95,10 +96,15 @@ class Ggml(Peer):
 
     def run(self, x: Any, index: int) -> Any:
         graph, plan, _, inds, scores = self._graphs[index]
-        ctypes.memmove(ggml.ggml_get_data(self._x), x.ctypes.data, x.nbytes)
+        ctypes.memmove(self._rows_at, x.ctypes.data, x.nbytes)
         if ggml.ggml_graph_compute(graph, ctypes.byref(plan)):
             raise RuntimeError("ggml_graph_compute failed")
         return inds, scores
+
+    def rest(self) -> None:
+        ggml.ggml_threadpool_pause(
+            self._pool
+        )  # until the next graph; its threads spin for a tenth of a second
 
 
 PEERS: list[Peer] = [Ggml("Q8_0", ggml.GGML_TYPE_Q8_0), Ggml("f32", ggml.GGML_TYPE_F32)]
