@@ -27,9 +27,10 @@ from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 
-import qwisp_native as qn
 from peers import FAMILIES, TOP_K, report
 from peers.measure import EXPERTS, HIDDEN, Job, Outcome, measure
+
+import qwisp_native as qn
 
 THREAD_VARIABLES = (
     "QWISP_CPU_THREADS",

@@ -14,10 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import cpu_peers
 import numpy as np
 import pytest
-
-import cpu_peers
 from peers import FAMILIES, TOP_K, Peer, find, floor, report
 from peers.measure import (
     EXPERTS,
@@ -34,6 +33,7 @@ from peers.measure import (
 )
 from peers.ours import PEERS as OURS
 from peers.with_numpy import Numpy
+
 from qwisp_native.quantize import QuantizedGate, quantize
 
 SCRIPT = Path(cpu_peers.__file__)
