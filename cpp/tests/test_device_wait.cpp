@@ -161,7 +161,6 @@ TEST_CASE("wait: buffers with handlers or events are left to the queue's thread"
 
 TEST_CASE("wait: behind a buffer that only the queue's thread runs") {
     World world;
-    std::mutex held;
     for (int i = 0; i < 20; ++i) {
         const Pool pool;
         wait_for_some(world);
