@@ -255,6 +255,26 @@ struct World {
     }
 };
 
+inline MTL::CommandBuffer *scaled(const World &world, const BufferPtr &from, const BufferPtr &to,
+                                  float factor) {
+    auto *const commands = world.queue->commandBuffer();
+    auto *const encoder = commands->computeCommandEncoder();
+    world.encode_scale(encoder, from, to, factor);
+    encoder->endEncoding();
+    return commands;
+}
+
+// Commits and waits on a thread of its own; returns once the device runs it.
+inline std::thread wait_elsewhere(MTL::CommandBuffer *commands) {
+    std::thread waiter([commands] {
+        const Pool pool;
+        commands->commit();
+        commands->waitUntilCompleted();
+    });
+    while (commands->status() < MTL::CommandBufferStatusScheduled) std::this_thread::yield();
+    return waiter;
+}
+
 inline float *floats(const BufferPtr &buffer) { return static_cast<float *>(buffer->contents()); }
 
 struct Refusal {

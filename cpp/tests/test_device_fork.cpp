@@ -1,22 +1,14 @@
 // fork() and exit() with work in flight: nothing hangs, nothing crashes.
 #include <doctest/doctest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <thread>
 
+#include "child.h"
 #include "fake_driver.h"
 
 using namespace qwisp::test;
-
-#if defined(__has_feature)
-#define QWISP_SANITIZED (__has_feature(thread_sanitizer) || __has_feature(address_sanitizer))
-#elif defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define QWISP_SANITIZED 1
-#else
-#define QWISP_SANITIZED 0
-#endif
 
 // LeakSanitizer cannot stop a thread that is working when the process exits, and then calls its memory
 // leaked.
@@ -24,22 +16,6 @@ static std::atomic<bool> exits_at_work = false;
 extern "C" __attribute__((visibility("default"))) int __lsan_is_turned_off() { return exits_at_work; }
 
 namespace {
-
-constexpr unsigned kPatience = 30;  // seconds until a hanging child is killed
-
-// What became of a child that runs `body` and exits with its result.
-std::string in_child(const std::function<int()> &body) {
-    fflush(nullptr);
-    const pid_t child = fork();
-    if (child == 0) {
-        alarm(kPatience);
-        _exit(body());
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
-    if (WIFSIGNALED(status)) return "signal " + std::to_string(WTERMSIG(status));
-    return "exit " + std::to_string(WEXITSTATUS(status));
-}
 
 // 0: a scale committed to `queue` works.
 int scale_works(const World &world, MTL::CommandQueue *queue) {
@@ -157,12 +133,7 @@ TEST_CASE("fork: while a thread runs what it waits for" * doctest::skip(QWISP_SA
     for (int i = 0; i < 20; ++i) REQUIRE(scale_works(world, world.queue.get()) == 0);
     auto *const running = world.queue->commandBuffer();
     world.encode_block(running);
-    std::thread waiter([&] {
-        const Pool pool;
-        running->commit();
-        running->waitUntilCompleted();
-    });
-    while (running->status() < MTL::CommandBufferStatusScheduled) std::this_thread::yield();
+    std::thread waiter = wait_elsewhere(running);
     CHECK(in_child([&] {
               running->waitUntilCompleted();
               return lost(running) ? scale_works(world, world.queue.get()) : 10;

@@ -15,14 +15,6 @@ namespace {
 
 using Handler = MTL::HandlerFunction;
 
-MTL::CommandBuffer *scaled(const World &world, const BufferPtr &from, const BufferPtr &to, float factor) {
-    auto *const commands = world.queue->commandBuffer();
-    auto *const encoder = commands->computeCommandEncoder();
-    world.encode_scale(encoder, from, to, factor);
-    encoder->endEncoding();
-    return commands;
-}
-
 MTL::CommandBuffer *faulty(const World &world) {
     auto *const commands = world.queue->commandBuffer();
     auto *const encoder = commands->computeCommandEncoder();

@@ -16,14 +16,6 @@ namespace {
 
 constexpr unsigned kPatience = 30;  // seconds
 
-MTL::CommandBuffer *scaled(const World &world, const BufferPtr &from, const BufferPtr &to, float factor) {
-    auto *const commands = world.queue->commandBuffer();
-    auto *const encoder = commands->computeCommandEncoder();
-    world.encode_scale(encoder, from, to, factor);
-    encoder->endEncoding();
-    return commands;
-}
-
 // After this the queue expects that whoever commits waits.
 void wait_for_some(const World &world) {
     for (int i = 0; i < 20; ++i) {
@@ -73,12 +65,7 @@ TEST_CASE("wait: what nobody waits for runs behind a long wait of another thread
     wait_for_some(world);
     auto *const running = world.queue->commandBuffer(), *const behind = scaled(world, world.x, world.y, 1);
     world.encode_block(running);
-    std::thread waiter([&] {
-        const Pool pool;
-        running->commit();
-        running->waitUntilCompleted();
-    });
-    while (running->status() < MTL::CommandBufferStatusScheduled) std::this_thread::yield();
+    std::thread waiter = wait_elsewhere(running);
     behind->commit();
     std::this_thread::sleep_for(std::chrono::milliseconds(250));  // the thread naps no more
     world.driver->open();

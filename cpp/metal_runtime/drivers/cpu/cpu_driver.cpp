@@ -33,8 +33,8 @@ std::string run_one(const Copy &copy) {
     if (!from.holds(copy.from_offset, copy.length) || !to.holds(copy.to_offset, copy.length)) {
         return "copy of " + std::to_string(copy.length) + " bytes leaves its buffer";
     }
-    to.contents_change();
     std::memmove(to.data() + copy.to_offset, from.data() + copy.from_offset, copy.length);
+    to.contents_changed();
     return {};
 }
 
@@ -43,17 +43,17 @@ std::string run_one(const Fill &fill) {
     if (!to.holds(fill.offset, fill.length)) {
         return "fill of " + std::to_string(fill.length) + " bytes leaves its buffer";
     }
-    to.contents_change();
     std::memset(to.data() + fill.offset, fill.value, fill.length);
+    to.contents_changed();
     return {};
 }
 
-// Before it runs, so that nobody keeps what they derive from a half-written buffer.
+// After the dispatch: what anybody derives meanwhile, perhaps from half of the writes, bears the old id.
 void note_writes(const Dispatch &dispatch) {
     for (const Argument &argument : dispatch.kernel->info().arguments) {
         if (!argument.writes || argument.index >= dispatch.bindings.size()) continue;
         Memory *const memory = dispatch.bindings[argument.index].memory;
-        if (memory != nullptr && memory_of(memory).is_private()) memory_of(memory).contents_change();
+        if (memory != nullptr && memory_of(memory).is_private()) memory_of(memory).contents_changed();
     }
 }
 
@@ -120,11 +120,7 @@ std::unique_ptr<Module> CpuDriver::compile(std::string_view text,
     return std::make_unique<CpuModule>(*image);
 }
 
-std::string CpuDriver::run_one(const Dispatch &dispatch, vector::Team::Session &session) {
-    note_writes(dispatch);
-    const vector::Target *const target = target_;
-    const simt::Seed seed = shuffle_seed();
-    if (target != nullptr && !seed && vector::run_twin(*target, dispatch, session)) return {};
+std::string CpuDriver::execute(const Dispatch &dispatch, simt::Seed seed) const {
     simt::Launch launch{};
     std::string error = static_cast<const CpuKernel *>(dispatch.kernel)->prepare(dispatch, launch);
     if (!error.empty()) return error;
@@ -136,7 +132,14 @@ std::string CpuDriver::run_one(const Dispatch &dispatch, vector::Team::Session &
 std::string CpuDriver::run(const std::vector<Command> &commands) {
     try {
         const simt::Seed seed = shuffle_seed();
-        vector::Team::Session session(vector::Team::shared(), weights_of(commands));
+        const vector::Target *const target = seed ? nullptr : target_.load();
+        vector::Team::Session session(vector::Team::shared(), target ? weights_of(commands) : 0);
+        const auto run_dispatch = [&](const Dispatch &dispatch) -> std::string {
+            std::string error;
+            if (!target || !vector::run_twin(*target, dispatch, session)) error = execute(dispatch, seed);
+            note_writes(dispatch);
+            return error;
+        };
         for (size_t first = 0; first < commands.size();) {
             const size_t count = phase_length(commands, first);
             const simt::Permutation order(count, seed);
@@ -144,9 +147,9 @@ std::string CpuDriver::run(const std::vector<Command> &commands) {
                 std::string error = std::visit(
                     [&](const auto &command) {
                         if constexpr (std::is_same_v<decltype(command), const Dispatch &>) {
-                            return run_one(command, session);
+                            return run_dispatch(command);
                         } else {
-                            return metal::run_one(command);
+                            return run_one(command);
                         }
                     },
                     commands[first + order(i)]);

@@ -35,7 +35,7 @@ class CpuDriver final : public Driver {
     void set_threads(uint32_t threads) override;
 
   private:
-    std::string run_one(const Dispatch &dispatch, vector::Team::Session &session);
+    std::string execute(const Dispatch &dispatch, simt::Seed seed) const;
 
     const simt::RunawayLimits runaway_limits_;
     std::atomic<bool> has_seed_ = false;

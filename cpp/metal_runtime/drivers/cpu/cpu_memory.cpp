@@ -1,7 +1,10 @@
 #include "cpu_memory.h"
 
 #include <cstdlib>
+#include <mutex>
 #include <new>
+
+#include "metal_runtime/device/fork.h"
 
 namespace qwisp::metal {
 
@@ -14,21 +17,34 @@ uint64_t next_contents_id() {
     return next.fetch_add(1, std::memory_order_relaxed);
 }
 
+// Guards derived_ of all memories, for as long as a pointer is copied; a forked child finds it free.
+class DerivedLock final : public ForkListener {
+  public:
+    std::mutex mutex;
+    void lock_for_fork() override { mutex.lock(); }
+    void unlock_in_parent() override { mutex.unlock(); }
+    void recover_in_child() override { mutex.unlock(); }
+
+  private:
+    const ForkRegistration registration_{this};
+};
+DerivedLock &derived_lock = *new DerivedLock;  // never destroyed: queue threads outlive main
+
 }  // namespace
 
 CpuMemory::CpuMemory(void *contents, size_t length)
     : data_(static_cast<std::byte *>(contents)), length_(length), contents_id_(next_contents_id()) {}
 
-void CpuMemory::contents_change() { contents_id_.store(next_contents_id(), std::memory_order_relaxed); }
+void CpuMemory::contents_changed() { contents_id_.store(next_contents_id(), std::memory_order_relaxed); }
 
 std::shared_ptr<const Derived> CpuMemory::derived() const {
-    const std::lock_guard lock(derived_mutex_);
+    const std::lock_guard lock(derived_lock.mutex);
     return derived_;
 }
 
 void CpuMemory::set_derived(std::shared_ptr<const Derived> derived) {
-    const std::lock_guard lock(derived_mutex_);
-    derived_ = std::move(derived);
+    const std::lock_guard lock(derived_lock.mutex);
+    derived_.swap(derived);  // the caller frees what was there
 }
 
 std::unique_ptr<CpuMemory> CpuMemory::allocate(size_t length, Storage storage) {

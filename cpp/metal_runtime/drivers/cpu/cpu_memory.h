@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
 #include "metal_runtime/device/driver.h"
 
@@ -29,9 +28,10 @@ class CpuMemory final : public Memory {
 
     // Where the host sees the memory, its contents change without the driver's knowledge.
     bool is_private() const { return !visible_; }
-    // Differs between two memories, even at one address, and after each command that may write here.
+    // Differs between two memories, even at one address, and from before to after a command that may write
+    // here.
     uint64_t contents_id() const { return contents_id_.load(std::memory_order_relaxed); }
-    void contents_change();
+    void contents_changed();
     std::shared_ptr<const Derived> derived() const;
     void set_derived(std::shared_ptr<const Derived> derived);
 
@@ -41,7 +41,6 @@ class CpuMemory final : public Memory {
     void *allocation_ = nullptr;
     bool visible_ = true;
     std::atomic<uint64_t> contents_id_;
-    mutable std::mutex derived_mutex_;
     std::shared_ptr<const Derived> derived_;
 };
 

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "cpu_memory.h"
+#include "images.h"
 
 namespace qwisp::metal {
 
@@ -53,7 +54,8 @@ uint32_t bits_of(const std::variant<bool, uint32_t, float> &value) {
     return std::bit_cast<uint32_t>(std::get<float>(value));
 }
 
-OwnKernel own_kernel(std::string_view name) {
+OwnKernel own_kernel(const simt::KernelImage &image, std::string_view name) {
+    if (!simt::is_own_image(image)) return OwnKernel::none;
 #define QWISP_NAME(kernel) \
     if (name == #kernel) return OwnKernel::kernel;
     QWISP_KERNELS(QWISP_NAME)
@@ -65,7 +67,7 @@ OwnKernel own_kernel(std::string_view name) {
 
 CpuKernel::CpuKernel(const simt::KernelImage &image, const simt::FunctionImage &function, FunctionInfo info,
                      const ConstantValues &constants)
-    : image_(image), function_(function), info_(std::move(info)), own_(own_kernel(info_.name)) {
+    : image_(image), function_(function), info_(std::move(info)), own_(own_kernel(image, info_.name)) {
     for (const FunctionConstant &constant : info_.constants) {
         constants_[constant.index] = bits_of(constants.at(constant.index));
         constants_set_ |= 1u << constant.index;

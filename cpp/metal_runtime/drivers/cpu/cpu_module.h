@@ -6,7 +6,7 @@
 
 namespace qwisp::metal {
 
-// The kernels that the vector targets know.
+// The kernels of the package's own text, which the vector targets know. `none`: any other.
 enum class OwnKernel {
     none,
 #define QWISP_NAME(name) name,
@@ -23,8 +23,7 @@ class CpuKernel final : public Kernel {
     size_t max_threads() const override { return simt::kMaxThreads; }
     size_t threadgroup_memory() const override { return threadgroup_memory_; }
 
-    OwnKernel own() const { return own_; }  // by its name; the image may be another
-    const simt::KernelImage &image() const { return image_; }
+    OwnKernel own() const { return own_; }
     uint32_t constant(uint32_t index) const { return constants_[index]; }  // its bits
 
     // Everything but the seed. Returns an empty string, or what is wrong with the bindings.
@@ -37,7 +36,7 @@ class CpuKernel final : public Kernel {
     const simt::KernelImage &image_;
     const simt::FunctionImage &function_;
     FunctionInfo info_;
-    OwnKernel own_ = OwnKernel::none;
+    const OwnKernel own_;
     std::array<uint32_t, simt::kMaxConstants> constants_{};  // bits
     uint32_t constants_set_ = 0;
     size_t threadgroup_memory_ = 0;

@@ -1,5 +1,6 @@
 // Gates in the vector kernels' order, kept with the memory that holds their weights.
 #pragma once
+#include <cstdlib>
 #include <memory>
 
 #include "metal_runtime/drivers/cpu/cpu_memory.h"
@@ -16,7 +17,6 @@ struct GateBindings {
 class Packed final : public Derived {
   public:
     Packed(const Target &target, const GateBindings &from);
-    ~Packed() override;
     bool is_of(const Target &target, const GateBindings &gate) const;
     const PackedGate &gate() const { return gate_; }
 
@@ -30,8 +30,10 @@ class Packed final : public Derived {
 
     const Target &target_;
     const Source weight_, scales_, biases_;
-    void *storage_ = nullptr;
-    size_t length_ = 0;
+    struct Free {
+        void operator()(void *memory) const { std::free(memory); }
+    };
+    std::unique_ptr<void, Free> storage_;
     PackedGate gate_{};
 };
 

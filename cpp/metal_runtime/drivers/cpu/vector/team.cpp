@@ -1,6 +1,5 @@
 #include "metal_runtime/drivers/cpu/vector/team.h"
 
-#include <pthread.h>
 #if defined(__linux__)
 #include <sched.h>
 #endif
@@ -45,16 +44,17 @@ Team &Team::shared() {
     return *team;
 }
 
-Team::Team() {
-    pthread_atfork(nullptr, nullptr, [] { shared().forget_helpers(); });
+namespace {
+[[maybe_unused]] const Team *const at_load = &Team::shared();  // a fork may come during a later first use
 }
+
+Team::Team() : available_(std::min(available_processors(), kMost)) {}
 
 void Team::set_threads(uint32_t threads) { wanted_ = threads; }
 
 uint32_t Team::threads() const {
     const uint32_t wanted = wanted_;
-    static const uint32_t available = std::min(available_processors(), kMost);
-    return wanted == 0 ? available : wanted;
+    return wanted == 0 ? available_ : wanted;
 }
 
 Team::Session::Session(Team &team, uint64_t weights) : team_(team), threads_(team.threads()) {
@@ -99,13 +99,12 @@ void Team::share(uint32_t parts, Function function, const void *body) {
     }
 }
 
-bool Team::work_one(uint64_t ticket) {
+void Team::work_one(uint64_t ticket) {
     const Function function = function_.load(std::memory_order_relaxed);
     const void *const body = body_.load(std::memory_order_relaxed);
-    if (!ticket_.compare_exchange_strong(ticket, ticket + 1, std::memory_order_acq_rel)) return false;
+    if (!ticket_.compare_exchange_strong(ticket, ticket + 1, std::memory_order_acq_rel)) return;
     function(body, static_cast<uint32_t>(ticket & 0xffff));
     left_.fetch_sub(1, std::memory_order_release);
-    return true;
 }
 
 void Team::help() {
@@ -131,7 +130,7 @@ void Team::help() {
     }
 }
 
-void Team::forget_helpers() {
+void Team::recover_in_child() {
     helpers_ = 0;
     sleepers_ = 0;
     busy_ = false;

@@ -7,9 +7,11 @@
 #include <atomic>
 #include <cstdint>
 
+#include "metal_runtime/device/fork.h"
+
 namespace qwisp::metal::vector {
 
-class Team {
+class Team final : public ForkListener {
   public:
     static Team &shared();
 
@@ -50,12 +52,13 @@ class Team {
 
     Team();
     void share(uint32_t parts, Function function, const void *body);
-    bool work_one(uint64_t ticket);
+    void work_one(uint64_t ticket);
     void help();
     void start_helpers(uint32_t count);
     void wake();
-    void forget_helpers();  // in a forked child, which has none
+    void recover_in_child() override;  // which has no helpers
 
+    const uint32_t available_;  // processors, kMost at most
     std::atomic<uint32_t> wanted_ = 0;
     std::atomic<uint32_t> helpers_ = 0;
     std::atomic<uint32_t> sleepers_ = 0;
@@ -67,6 +70,7 @@ class Team {
     std::atomic<Function> function_ = nullptr;
     std::atomic<const void *> body_ = nullptr;
     alignas(64) std::atomic<uint32_t> left_ = 0;
+    const ForkRegistration registration_{this};
 };
 
 }  // namespace qwisp::metal::vector

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <optional>
+#include <new>
 
 #include "metal_runtime/drivers/cpu/cpu_memory.h"
-#include "metal_runtime/drivers/cpu/images.h"
 #include "metal_runtime/drivers/cpu/vector/packed.h"
 #include "route_types.h"
 
@@ -87,17 +86,28 @@ class Arguments {
 };
 
 // Of one thread, kept between dispatches.
-template <typename T>
-T *scratch(size_t count) {
-    thread_local std::unique_ptr<std::byte[]> storage;
-    thread_local size_t length = 0;
-    constexpr size_t kAlignment = 64;
-    if (length < count * sizeof(T)) {
-        storage.reset(new std::byte[count * sizeof(T) + kAlignment]);
-        length = count * sizeof(T);
+float *scratch(size_t count) {
+    constexpr std::align_val_t kAlignment{64};
+    struct Delete {
+        void operator()(float *floats) const { ::operator delete(floats, kAlignment); }
+    };
+    thread_local std::unique_ptr<float, Delete> storage;
+    thread_local size_t room = 0;
+    if (room < count) {
+        room = 0;
+        storage.reset();
+        storage.reset(static_cast<float *>(::operator new(count * sizeof(float), kAlignment)));
+        room = count;
     }
-    const size_t past = reinterpret_cast<uintptr_t>(storage.get()) % kAlignment;
-    return reinterpret_cast<T *>(storage.get() + (kAlignment - past));
+    return storage.get();
+}
+
+bool is_hidden(uint32_t hidden) {
+    return hidden != 0 && hidden % kHiddenMultiple == 0 && hidden <= kLargestHidden;
+}
+bool is_experts(uint32_t experts) { return experts != 0 && experts % kExpertMultiple == 0; }
+bool can_choose(uint32_t experts, uint32_t top_k) {
+    return is_experts(experts) && experts <= kMaxExperts && top_k != 0 && top_k <= experts;
 }
 
 struct Matvec {
@@ -106,19 +116,23 @@ struct Matvec {
     std::shared_ptr<const Packed> packed;
 };
 
-std::optional<GateBindings> gate_of(Arguments &arguments, uint32_t hidden, uint32_t experts, uint32_t weight,
-                                    uint32_t scales, uint32_t biases) {
+// The last of the arguments to be taken. The first four slots agree in every kernel that reads a gate. Null:
+// not sound, or no memory.
+std::shared_ptr<const Packed> take_gate(const Target &target, Arguments &arguments, uint32_t hidden,
+                                        uint32_t experts) {
     const uint64_t weights = uint64_t{hidden} * experts;
-    arguments.take<const uint8_t>(weight, weights);
-    arguments.take<const uint16_t>(scales, weights / kQuantGroup);
-    arguments.take<const uint16_t>(biases, weights / kQuantGroup);
-    if (!arguments.are_sound()) return {};
-    for (const uint32_t slot : {weight, scales, biases}) {
-        if (!arguments.is_memory(slot)) return {};
+    arguments.take<const uint8_t>(kQmmWeight, weights);
+    arguments.take<const uint16_t>(kQmmScales, weights / kQuantGroup);
+    arguments.take<const uint16_t>(kQmmBiases, weights / kQuantGroup);
+    if (!arguments.are_sound()) return nullptr;
+    for (const uint32_t slot : {kQmmWeight, kQmmScales, kQmmBiases}) {
+        if (!arguments.is_memory(slot)) return nullptr;
     }
-    return GateBindings{arguments.binding(weight), arguments.binding(scales), arguments.binding(biases),
-                        hidden, experts};
+    return packed_gate(target, {arguments.binding(kQmmWeight), arguments.binding(kQmmScales),
+                                arguments.binding(kQmmBiases), hidden, experts});
 }
+static_assert(uint32_t{kQmmWeight} == kFusedWeight && uint32_t{kQmmScales} == kFusedScales &&
+              uint32_t{kQmmBiases} == kFusedBiases);
 
 // Converts, multiplies and then finishes each row: `out(first row)` says where the logits of a block of rows
 // go, `finish(row, its logits)` follows when all of them are there.
@@ -128,7 +142,7 @@ void multiply(const Target &target, const Matvec &matvec, Team::Session &session
     const PackedGate &gate = matvec.packed->gate();
     const uint32_t groups = (gate.experts + target.width - 1) / target.width;
     const size_t stride = floats_per_row(gate.hidden);
-    float *const converted = scratch<float>(std::min(matvec.rows, kRowsAtOnce) * stride);
+    float *const converted = scratch(std::min(matvec.rows, kRowsAtOnce) * stride);
     const uint32_t parts = std::min(groups, session.threads() == 1 ? 1 : session.threads() * 4);
     for (uint32_t first = 0; first < matvec.rows; first += kRowsAtOnce) {
         const uint32_t rows = std::min(kRowsAtOnce, matvec.rows - first);
@@ -147,16 +161,13 @@ void multiply(const Target &target, const Matvec &matvec, Team::Session &session
 bool qmm8_rows(const Target &target, Arguments &arguments, Team::Session &session) {
     const auto args = arguments.value<const QmmArgs>(kQmmArgs);
     const auto rows = static_cast<uint32_t>(arguments.groups()[0]);
-    if (args.hidden == 0 || args.hidden % kHiddenMultiple != 0 || args.hidden > kLargestHidden ||
-        args.experts == 0 || args.experts % kExpertsPerGroup != 0 ||
+    if (!is_hidden(args.hidden) || !is_experts(args.experts) ||
         !arguments.grid_is(args.experts / kExpertsPerGroup, kQmmThreads)) {
         return false;
     }
     const auto *const x = arguments.take<const uint16_t>(kQmmX, uint64_t{rows} * args.hidden);
     auto *const logits = arguments.take<uint16_t>(kQmmLogits, uint64_t{rows} * args.experts);
-    const auto gate = gate_of(arguments, args.hidden, args.experts, kQmmWeight, kQmmScales, kQmmBiases);
-    if (!gate) return false;
-    const Matvec matvec{x, rows, packed_gate(target, *gate)};
+    const Matvec matvec{x, rows, take_gate(target, arguments, args.hidden, args.experts)};
     if (!matvec.packed) return false;
     multiply(
         target, matvec, session, [&](uint32_t row) { return logits + row * size_t{args.experts}; },
@@ -167,8 +178,7 @@ bool qmm8_rows(const Target &target, Arguments &arguments, Team::Session &sessio
 bool route_top8(const Target &target, Arguments &arguments, bool biased) {
     const auto args = arguments.value<const TopkArgs>(kTopkArgs);
     const uint64_t rows = arguments.groups()[0];
-    if (!arguments.grid_is(1, kRouteThreads) || args.experts == 0 || args.experts > kMaxExperts ||
-        args.experts % kExpertMultiple != 0 || args.top_k == 0 || args.top_k > args.experts) {
+    if (!arguments.grid_is(1, kRouteThreads) || !can_choose(args.experts, args.top_k)) {
         return false;
     }
     const auto *const logits = arguments.take<const uint16_t>(kTopkLogits, rows * args.experts);
@@ -193,9 +203,8 @@ bool route_fused(const Target &target, Arguments &arguments, bool last, Team::Se
     const uint32_t top_k = arguments.constant(kTopKIndex);
     const auto rows = static_cast<uint32_t>(arguments.groups()[0]);
     const uint64_t threads = arguments.threads();
-    if (hidden == 0 || hidden % kHiddenMultiple != 0 || hidden > kLargestHidden || experts == 0 ||
-        experts > kMaxExperts || experts % kExpertMultiple != 0 || top_k == 0 || top_k > kMaxFusedTopK ||
-        top_k > experts || threads == 0 || threads % kSimdWidth != 0 ||
+    if (!is_hidden(hidden) || !can_choose(experts, top_k) || top_k > kMaxFusedTopK || threads == 0 ||
+        threads % kSimdWidth != 0 ||
         !arguments.grid_is(last ? experts / kExpertsPerGroup : 1, last ? uint64_t{kQmmThreads} : threads)) {
         return false;
     }
@@ -217,9 +226,7 @@ bool route_fused(const Target &target, Arguments &arguments, bool last, Team::Se
             return false;
         }
     }
-    const auto gate = gate_of(arguments, hidden, experts, kFusedWeight, kFusedScales, kFusedBiases);
-    if (!gate) return false;
-    const Matvec matvec{x, rows, packed_gate(target, *gate)};
+    const Matvec matvec{x, rows, take_gate(target, arguments, hidden, experts)};
     if (!matvec.packed) return false;
     uint16_t local[kRowsAtOnce * kMaxExperts];
     multiply(
@@ -268,7 +275,7 @@ const CpuKernel &kernel_of(const Dispatch &dispatch) {
 
 bool run_twin(const Target &target, const Dispatch &dispatch, Team::Session &session) {
     const CpuKernel &kernel = kernel_of(dispatch);
-    if (!simt::is_own_image(kernel.image()) || dispatch.groups[0] > UINT32_MAX) return false;
+    if (dispatch.groups[0] > UINT32_MAX) return false;
     Arguments arguments(kernel, dispatch);
     switch (kernel.own()) {
         case OwnKernel::qmm8_rows:

@@ -1,0 +1,52 @@
+// What the gates cannot see of the vector kernels: the exponential over its domain, and forks.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <thread>
+#include <vector>
+
+#include "child.h"
+#include "metal_runtime/drivers/cpu/cpu_memory.h"
+#include "metal_runtime/drivers/cpu/vector/targets.h"
+
+using namespace qwisp::metal;
+using namespace qwisp::test;
+
+TEST_CASE("vector: exp is the f32 nearest to that of f64, on every target") {
+    constexpr uint32_t kStride = 997;  // prime: every exponent and both ends of each are met
+    std::vector<float> xs = {0.0f, -0.0f, -104.0f, std::nextafter(-104.0f, -1e9f), -1e30f, -INFINITY, NAN};
+    for (uint32_t bits = 0x80000000u; bits <= std::bit_cast<uint32_t>(-104.0f); bits += kStride) {
+        xs.push_back(std::bit_cast<float>(bits));
+    }
+    xs.resize((xs.size() + 15) / 16 * 16);
+    std::vector<float> got(xs.size());
+    for (const vector::Target *target : vector::targets()) {
+        CAPTURE(target->name);
+        target->exponentials(xs.data(), xs.size(), got.data());
+        size_t wrong = 0;
+        for (size_t i = 0; i < xs.size(); i++) {
+            const auto want = static_cast<float>(std::exp(static_cast<double>(xs[i])));
+            wrong += std::isnan(want) ? !std::isnan(got[i])
+                                      : std::bit_cast<uint32_t>(want) != std::bit_cast<uint32_t>(got[i]);
+        }
+        CHECK(wrong == 0);
+    }
+}
+
+// The thread sanitizer does not follow a child of a process with threads.
+TEST_CASE("vector: a child finds what is derived from memory unlocked" * doctest::skip(QWISP_SANITIZED)) {
+    const auto memory = CpuMemory::allocate(64, Storage::private_);
+    std::atomic<bool> ends = false;
+    std::thread other([&] {
+        while (!ends) memory->derived();
+    });
+    std::string outcome = "exit 0";
+    for (int i = 0; i < 100 && outcome == "exit 0"; i++) {
+        outcome = in_child([&] { return memory->derived() == nullptr ? 0 : 1; });
+    }
+    ends = true;
+    other.join();
+    CHECK(outcome == "exit 0");
+}
