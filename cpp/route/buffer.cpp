@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "route/commands.h"
 #include "route/errors.h"
-#include "route/outcome.h"
 
 namespace qwisp {
 namespace {
@@ -28,18 +28,6 @@ BufferPtr new_buffer(MTL::Device *device, size_t length, MTL::ResourceOptions op
     return labelled(device, fits ? device->newBuffer(rounded, options) : nullptr, length, label);
 }
 
-void copy(MTL::CommandQueue *queue, MTL::Buffer *from, MTL::Buffer *to) {
-    AutoreleaseScope pool;
-    MTL::CommandBuffer *const commands = queue->commandBuffer();
-    MTL::BlitCommandEncoder *const encoder = commands ? commands->blitCommandEncoder() : nullptr;
-    if (!encoder) throw DeviceError("the queue gives no command buffer to copy a buffer with");
-    encoder->copyFromBuffer(from, 0, to, 0, from->length());
-    encoder->endEncoding();
-    commands->commit();
-    commands->waitUntilCompleted();
-    throw_if_failed(commands);
-}
-
 }  // namespace
 
 BufferPtr new_shared_buffer(MTL::Device *device, size_t length, const char *label) {
@@ -56,13 +44,15 @@ BufferPtr new_private_buffer(MTL::CommandQueue *queue, const void *bytes, size_t
     MTL::Device *const device = queue->device();
     const BufferPtr staging = new_shared_buffer(device, bytes, length, label);
     BufferPtr buffer = new_buffer(device, length, MTL::ResourceStorageModePrivate, label);
-    copy(queue, staging.get(), buffer.get());
+    AutoreleaseScope pool;
+    complete(copy_commands(queue, staging.get(), buffer.get()));
     return buffer;
 }
 
 void read_private_buffer(MTL::CommandQueue *queue, MTL::Buffer *from, void *to, size_t length) {
     const BufferPtr staging = new_shared_buffer(queue->device(), from->length(), "staging");
-    copy(queue, from, staging.get());
+    AutoreleaseScope pool;
+    complete(copy_commands(queue, from, staging.get()));
     std::copy_n(contents<std::byte>(staging.get()), length, static_cast<std::byte *>(to));
 }
 

@@ -4,8 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "route/errors.h"
-#include "route/outcome.h"
+#include "route/commands.h"
 
 namespace qwisp {
 namespace {
@@ -42,20 +41,9 @@ void copy_out(MTL::Buffer *from, std::span<std::byte> to) {
 // Blocks until the route is done.
 void run(Context &context, const RoutePlan &plan, const RouteOperands &operands) {
     AutoreleaseScope pool;
-    MTL::CommandBuffer *commands = context.queue()->commandBuffer();
-    if (!commands) throw DeviceError("the queue gives no command buffer");
-    MTL::ComputeCommandEncoder *encoder = commands->computeCommandEncoder();
-    if (!encoder) throw DeviceError("the command buffer gives no compute encoder");
-    try {
-        encode_moe_route_rows(encoder, plan, operands);
-    } catch (...) {
-        encoder->endEncoding();  // Metal aborts when an encoder is dropped open
-        throw;
-    }
-    encoder->endEncoding();
-    commands->commit();
-    commands->waitUntilCompleted();
-    throw_if_failed(commands);
+    complete(compute_commands(
+        context.queue(), MTL::DispatchTypeSerial,
+        [&](MTL::ComputeCommandEncoder *encoder) { encode_moe_route_rows(encoder, plan, operands); }));
 }
 
 }  // namespace

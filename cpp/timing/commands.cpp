@@ -1,7 +1,7 @@
 #include "timing/commands.h"
 
 #include "route/buffer.h"
-#include "route/errors.h"
+#include "route/commands.h"
 #include "route/outcome.h"
 
 namespace qwisp::timing {
@@ -12,18 +12,8 @@ GpuStamps gpu_stamps(const MTL::CommandBuffer *commands) {
 
 Submitted submit(Context &context, bool concurrent, const Encode &encode) {
     AutoreleaseScope pool;
-    auto commands = NS::RetainPtr(context.queue()->commandBuffer());
-    if (!commands) throw DeviceError("the queue gives no command buffer");
-    MTL::ComputeCommandEncoder *encoder =
-        commands->computeCommandEncoder(concurrent ? MTL::DispatchTypeConcurrent : MTL::DispatchTypeSerial);
-    if (!encoder) throw DeviceError("the command buffer gives no compute encoder");
-    try {
-        encode(encoder);
-    } catch (...) {
-        encoder->endEncoding();  // Metal aborts when an encoder is dropped open
-        throw;
-    }
-    encoder->endEncoding();
+    auto commands = NS::RetainPtr(compute_commands(
+        context.queue(), concurrent ? MTL::DispatchTypeConcurrent : MTL::DispatchTypeSerial, encode));
     const int64_t committed = now_ns();
     commands->commit();
     return {std::move(commands), committed};

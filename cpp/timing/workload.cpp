@@ -1,34 +1,24 @@
 #include "timing/workload.h"
 
-#include <cstring>
+#include <functional>
+#include <random>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace qwisp::timing {
 namespace {
 
 constexpr int64_t kMostLayers = 4096, kMostSets = 1024, kMostGates = 65536, kMostInFlight = 16;
 
-// splitmix64: as many good bits as wanted, the same on every machine.
-class Random {
-  public:
-    explicit Random(uint64_t seed) : state_(seed) {}
-    uint64_t next() {
-        uint64_t z = state_ += 0x9e3779b97f4a7c15u;
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-        return z ^ (z >> 31);
-    }
-    // A float16 whose magnitude is from 2^low to below 2^(low + count).
-    uint16_t half(int low, int count) {
-        const uint64_t bits = next();
-        const auto exponent = uint64_t(15 + low) + (bits >> 32) % uint64_t(count);
-        return uint16_t((bits & 0x83ff) | exponent << 10);
-    }
+using Random = std::mt19937_64;  // the same numbers on every machine
 
-  private:
-    uint64_t state_;
-};
+// A float16 whose magnitude is from 2^low to below 2^(low + count).
+uint16_t half(Random &random, int low, int count) {
+    const uint64_t bits = random();
+    const auto exponent = uint64_t(15 + low) + (bits >> 32) % uint64_t(count);
+    return uint16_t((bits & 0x83ff) | exponent << 10);
+}
 
 void check_option(const char *name, int64_t value, int64_t most) {
     if (value >= 1 && value <= most) return;
@@ -50,9 +40,9 @@ std::shared_ptr<Gate> random_gate(const std::shared_ptr<Context> &context, const
     Random random(seed);
     std::vector<uint64_t> weight(size_t(shape.experts * shape.hidden) / sizeof(uint64_t));
     std::vector<uint16_t> scales(size_t(shape.experts * shape.hidden / kQuantGroup)), biases(scales.size());
-    for (uint64_t &each : weight) each = random.next();
-    for (uint16_t &each : scales) each = random.half(-12, 3);
-    for (uint16_t &each : biases) each = random.half(-6, 3);
+    for (uint64_t &each : weight) each = random();
+    for (uint16_t &each : scales) each = half(random, -12, 3);
+    for (uint16_t &each : biases) each = half(random, -6, 3);
     return Gate::create(context, shape.experts, shape.hidden, std::as_bytes(std::span(weight)),
                         std::as_bytes(std::span(scales)), std::as_bytes(std::span(biases)));
 }
@@ -61,7 +51,7 @@ std::shared_ptr<Gate> random_gate(const std::shared_ptr<Context> &context, const
 
 void fill_rows(std::span<uint16_t> x, uint64_t seed) {
     Random random(seed);
-    for (uint16_t &each : x) each = random.half(-4, 5);
+    for (uint16_t &each : x) each = half(random, -4, 5);
 }
 
 Workload::Workload(const std::shared_ptr<Context> &context, const WorkloadOptions &options, const Fill &fill)
@@ -70,7 +60,7 @@ Workload::Workload(const std::shared_ptr<Context> &context, const WorkloadOption
     const RouteShape &shape = options.shape;
     Random seeds(options.seed);
     for (int64_t i = 0; i < options.blocks * options.layers; ++i) {
-        gates_.push_back(random_gate(context, shape, seeds.next()));
+        gates_.push_back(random_gate(context, shape, seeds()));
     }
     for (int64_t i = 0; i < options.in_flight * options.layers; ++i) {
         scratches_.push_back(RouteScratch::create(context, shape.rows, shape.experts, shape.top_k));
@@ -78,17 +68,13 @@ Workload::Workload(const std::shared_ptr<Context> &context, const WorkloadOption
     const auto count = size_t(shape.rows * shape.hidden);
     for (int64_t i = 0; i < options.x_sets; ++i) {
         x_.push_back(new_shared_buffer(context->device(), count * sizeof(uint16_t), "timing.x"));
-        fill({contents<uint16_t>(x_.back().get()), count}, seeds.next());
+        fill({contents<uint16_t>(x_.back().get()), count}, seeds());
     }
 }
 
 uint64_t Workload::x_hash(int64_t set) const {
-    const auto *words = contents<uint64_t>(x(set));
-    const auto count =
-        size_t(options_.shape.rows * options_.shape.hidden) / 4;  // hidden is a multiple of 512
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < count; ++i) hash = (hash ^ words[i]) * 0x100000001b3u;
-    return hash;
+    const auto length = size_t(options_.shape.rows * options_.shape.hidden) * sizeof(uint16_t);
+    return std::hash<std::string_view>{}({contents<char>(x(set)), length});
 }
 
 }  // namespace qwisp::timing
