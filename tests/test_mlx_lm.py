@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import qwisp_native as qn
-from qwisp_native.cli.route import VARIANTS, Variant
 from qwisp_native.quantize import quantize
+from qwisp_native.settings import VARIANTS, Variant
 
 pytest.importorskip("mlx_lm", reason="needs mlx and mlx-lm: pip install qwisp_native[mlx]")
 import mlx_checkpoint as mc

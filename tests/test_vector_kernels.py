@@ -35,13 +35,9 @@ def test_wrong_choices(cpu: qn.Device) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_random_rows(cpu: qn.Device, threads: int) -> None:
-    before = cpu.threads
-    cpu.threads = threads
-    try:
-        told = list(targets.random_rows(Context(cpu, 0), 35_000, part=threads))
-    finally:
-        cpu.threads = before
+def test_random_rows(cpu: qn.Device, monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    monkeypatch.setattr(cpu, "threads", threads)
+    told = list(targets.random_rows(Context(cpu, 0), 35_000, part=threads))
     assert not [text for text in told if text]
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 import qwisp_native as qn
 from qwisp_native.quantize import QuantizedGate
+from qwisp_native.settings import VARIANTS, Variant
 
 from . import TOP_K, Peer
-
-Variant = Literal["pair", "single", "last"]
 
 
 class Ours(Peer):
@@ -83,5 +82,4 @@ class Commands(Ours):
         commands.wait_until_completed()
 
 
-VARIANTS: tuple[Variant, ...] = ("pair", "single", "last")
 PEERS: list[Peer] = [way(variant) for way in (Call, Commands) for variant in VARIANTS]

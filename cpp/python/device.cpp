@@ -57,8 +57,6 @@ Raises:
     TypeError: not an int.
     ValueError: not 1 to 64, or a device that is not the software device.)";
 
-constexpr int64_t kMostThreads = 64;
-
 const DeviceEntry *find(const std::vector<DeviceEntry> &entries, const std::string &kind) {
     for (const DeviceEntry &entry : entries) {
         if (kind.empty() || entry.kind == kind) return &entry;
@@ -128,9 +126,9 @@ void set_kernels(const DeviceObject &device, const std::string &what, const std:
 void set_threads(const DeviceObject &device, const std::string &what, int64_t threads) {
     if (device.kind != "cpu")
         wrong_value(what + ": the device is '" + device.kind + "', but only 'cpu' has threads");
-    if (threads < 1 || threads > kMostThreads) {
-        wrong_value(what + ": " + std::to_string(threads) + ", but it must be 1 to " +
-                    std::to_string(kMostThreads));
+    const auto most = py::module_::import("qwisp_native.settings").attr("MAX_THREADS").cast<int64_t>();
+    if (threads < 1 || threads > most) {
+        wrong_value(what + ": " + std::to_string(threads) + ", but it must be 1 to " + std::to_string(most));
     }
     driver_of(device)->set_threads(uint32_t(threads));
 }

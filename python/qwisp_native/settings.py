@@ -15,8 +15,12 @@ from typing import Any, Literal, TypeAlias
 Fuse: TypeAlias = bool | Literal["auto", "pair", "single", "last"]
 """What a route may be asked to be; see docs/environment.md."""
 
+Variant: TypeAlias = Literal["pair", "single", "last"]
+VARIANTS: tuple[Variant, ...] = ("pair", "single", "last")
+"""The ways to run a route, the incumbent first."""
+
 _MAX_SEED = 2**63 - 1
-_MAX_THREADS = 64
+MAX_THREADS = 64
 
 
 @dataclass(frozen=True)
@@ -52,16 +56,15 @@ def _new_folder(text: str) -> Path:
     return Path(text)
 
 
-def _seed(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= _MAX_SEED):
-        raise ValueError
-    return int(text)
+def _integer(low: int, high: int, digits: int) -> Callable[[str], int]:
+    """`digits` keeps int() from long texts, which it takes seconds for."""
 
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) <= digits and low <= int(text) <= high):
+            raise ValueError
+        return int(text)
 
-def _threads(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 4 and 1 <= int(text) <= _MAX_THREADS):
-        raise ValueError
-    return int(text)
+    return parse
 
 
 VARIABLES: tuple[Variable, ...] = (
@@ -105,7 +108,7 @@ VARIABLES: tuple[Variable, ...] = (
         f"0 to {_MAX_SEED}",
         "shuffle the order in which the software device runs threads and threadgroups",
         "simt_seed",
-        _seed,
+        _integer(0, _MAX_SEED, digits=19),
     ),
     Variable(
         "QWISP_CPU_KERNELS",
@@ -119,11 +122,11 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         "QWISP_CPU_THREADS",
         "",
-        f"1 to {_MAX_THREADS}",
+        f"1 to {MAX_THREADS}",
         "threads that compute on the software device, the calling one included; "
         "by default as many as processors are available, 4 at most",
         "cpu_threads",
-        _threads,
+        _integer(1, MAX_THREADS, digits=3),
     ),
     Variable(
         "QWISP_CACHE_DIR",

@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ._core import __version__
-from .settings import current
+from .settings import VARIANTS, current
 
 FORMAT = 1
-VARIANTS = ("pair", "single", "last")
 
 Decision = Literal["GO", "NO-GO", "VOID"]
 Shape = tuple[int, int, int, int]

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _core
-from ..settings import Fuse
+from ..settings import VARIANTS, Fuse
 
-VARIANTS = ("pair", "single", "last")
-FUSE: dict[str, Fuse] = {"pair": "pair", "single": "single", "last": "last"}
+_FUSE: dict[str, Fuse] = {name: name for name in VARIANTS}
 
 _CHUNK = 0.2  # s between looks at the clock: long, because the device idles at each
 _FLAT = 0.03  # the warm-up is over when the medians of its last quarters differ by less
@@ -82,7 +81,7 @@ class Options:
         named: dict[str, Fuse] = {}
         for place, arm in enumerate(self.arms):
             count = self.arms[: place + 1].count(arm)
-            named[arm if count == 1 else f"{arm}#{count}"] = FUSE[arm]
+            named[arm if count == 1 else f"{arm}#{count}"] = _FUSE[arm]
         return named
 
     def budget_of(self, rows: int) -> float:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..settings import VARIANTS
 from .output import print_table, progress
-from .route import VARIANTS, random_rows
+from .route import random_rows
 
 if TYPE_CHECKING:
     from .. import Checkpoint, Device

@@ -83,7 +83,8 @@ def gather() -> dict[str, Any]:
 def _device() -> dict[str, Any]:
     """Make the default device and plan the seed model on it, or say why that fails."""
     from .. import Device, plan
-    from .route import VARIANTS, plan_as_json
+    from ..settings import VARIANTS
+    from .route import plan_as_json
 
     try:
         device = Device()

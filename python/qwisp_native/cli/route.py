@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..settings import VARIANTS
 from .output import print_json, print_table
 
 if TYPE_CHECKING:
     from .. import RoutePlan
     from ..settings import Fuse
 
-Variant = Literal["pair", "single", "last"]
-
 SUMMARY = "route rows through one layer of a checkpoint"
 DESCRIPTION = "Route rows of hidden state through one router gate of an MLX-format checkpoint."
 
-VARIANTS: tuple[Variant, ...] = ("pair", "single", "last")
 FUSE: dict[str, Fuse] = {
     "0": False,
     "1": True,
     "auto": "auto",
-    "pair": "pair",
-    "single": "single",
-    "last": "last",
+    **{name: name for name in VARIANTS},
 }
 
 

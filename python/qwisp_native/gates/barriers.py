@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 import qwisp_native as qn
+from qwisp_native.settings import Variant
 
 from .compare import differences, expect, raises
 from .inputs import dense
-from .registry import PAIR, Checks, Context, Variant, gate
+from .registry import PAIR, Checks, Context, gate
 from .routing import Layer, encode, route, scratch_rows
 
 EXPERTS, TOP_K, HIDDEN, ROWS = 16, 4, 512, 1

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 import qwisp_native as qn
+from qwisp_native.settings import Variant
 
 from .compare import difference, differences, expect, raises
 from .inputs import Planted, dense, plant
-from .registry import PAIR, Checks, Context, Variant, gate
+from .registry import PAIR, Checks, Context, gate
 from .routing import Arrays, Layer, encode, filled, route, scratch_rows
 
 EXPERTS, TOP_K, HIDDEN, LAYERS, SLOTS, MAX_ROWS = 40, 6, 512, 3, 2, 4

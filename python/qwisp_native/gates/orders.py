@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
@@ -12,23 +11,14 @@ import qwisp_native as qn
 from .compare import differences
 from .inputs import Half, dense, mixed, plant
 from .registry import PAIR, Checks, Context, gate
-from .routing import Arrays, route
+from .routing import Arrays, route, setting
 
 SEEDS = 12
 
 
-@contextmanager
-def shuffled(device: qn.Device, seed: int) -> Iterator[None]:
+def shuffled(device: qn.Device, seed: int) -> AbstractContextManager[None]:
     """Runs threads and threadgroups in another order, where the device can; hardware does so anyway."""
-    if device.kind != "cpu":
-        yield
-        return
-    before = device.simt_seed
-    device.simt_seed = seed
-    try:
-        yield
-    finally:
-        device.simt_seed = before
+    return setting(device, "simt_seed", seed) if device.kind == "cpu" else nullcontext()
 
 
 @gate("orders")

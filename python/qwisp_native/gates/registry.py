@@ -5,16 +5,15 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 
 import qwisp_native as qn
+from qwisp_native.settings import Variant
 
 # A gate yields one pair a check: its name, and None or the difference that it found.
 Checks = Iterator[tuple[str, str | None]]
 
-Variant = Literal["pair", "single", "last"]
 PAIR: Variant = "pair"
 FUSED: tuple[Variant, ...] = ("single", "last")
 MAX_FUSED_TOP_K = 32

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import qwisp_native as qn
+from qwisp_native.settings import Variant
 
 from .compare import AnyArray, differences
 from .inputs import Half, Planted, choice_order
-from .registry import PAIR, Checks, Context, Variant
+from .registry import PAIR, Checks, Context
 
 Arrays = dict[str, AnyArray]
+
+
+@contextmanager
+def setting(device: qn.Device, name: str, value: Any) -> Iterator[None]:
+    """An attribute of the device, changed meanwhile."""
+    before = getattr(device, name)
+    setattr(device, name, value)
+    try:
+        yield
+    finally:
+        setattr(device, name, before)
 
 
 def route(

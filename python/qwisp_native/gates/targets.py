@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 
@@ -12,20 +11,9 @@ import qwisp_native as qn
 from .compare import differences
 from .inputs import KINDS, Planted, Rng, dense, mixed, plant
 from .registry import PAIR, Checks, Context, gate
-from .routing import Arrays, route
+from .routing import Arrays, route, setting
 
 EXECUTOR = "simt"
-
-
-@contextmanager
-def kernels(device: qn.Device, name: str) -> Iterator[None]:
-    """Runs another implementation of the kernels meanwhile."""
-    before = device.kernels
-    device.kernels = name
-    try:
-        yield
-    finally:
-        device.kernels = before
 
 
 def wild(rng: Rng, rows: int, experts: int, hidden: int) -> Planted:
@@ -44,14 +32,15 @@ def wild(rng: Rng, rows: int, experts: int, hidden: int) -> Planted:
     return Planted(x, weight, halves(*pairs), halves(*pairs), np.empty((rows, experts), np.float16))
 
 
-def expert_rows_agree(device: qn.Device, case: Planted, top_k: int, bias: qn.RouteBias | None) -> str | None:
+def expert_rows_agree(context: Context, case: Planted, top_k: int, bias: qn.RouteBias | None) -> str | None:
     """Each variant under each target against the pair on the executor."""
+    device = context.device
     handle = case.gate(device)
-    with kernels(device, EXECUTOR):
+    with setting(device, "kernels", EXECUTOR):
         want: Arrays = route(handle, case.x, top_k, PAIR, bias=bias)
     for name in device.kernel_names:
-        for variant in (PAIR, "single", "last"):
-            with kernels(device, name):
+        for variant in (PAIR, *context.variants(top_k)):
+            with setting(device, "kernels", name):
                 told = differences(route(handle, case.x, top_k, variant, bias=bias), want)
             if told:
                 return f"{name} {variant}: {told}"
@@ -71,7 +60,7 @@ def random_rows(context: Context, expert_rows: int, part: int = 0) -> Iterator[s
             bias = qn.RouteBias(
                 rng.integers(0, 2, experts).astype(np.int32), float(rng.choice([1e-3, 0.5, 1e4]))
             )
-        told = expert_rows_agree(context.device, make(rng, rows, experts, hidden), top_k, bias)
+        told = expert_rows_agree(context, make(rng, rows, experts, hidden), top_k, bias)
         yield told and f"M={rows} E={experts} H={hidden} K={top_k} {make.__name__}: {told}"
         done += rows * experts
 
@@ -79,16 +68,15 @@ def random_rows(context: Context, expert_rows: int, part: int = 0) -> Iterator[s
 @gate("targets")
 def targets(context: Context) -> Checks:
     """avx512, avx2, neon, portable against the executor: kinds of rows, shapes, 30,000 random expert-rows."""
-    device = context.device
-    if not device.kernel_names:
+    if not context.device.kernel_names:
         return
     for name, make in KINDS.items():
         case = plant(make(context.rng("targets", name), 2, 256, 8))
-        yield name, expert_rows_agree(device, case, 8, None)
+        yield name, expert_rows_agree(context, case, 8, None)
         bias = qn.RouteBias(np.arange(256, dtype=np.int32) % 3, 0.25)
-        yield f"{name}, bias", expert_rows_agree(device, case, 8, bias)
+        yield f"{name}, bias", expert_rows_agree(context, case, 8, bias)
     for experts in (8, 24, 40, 136, 248):
         case = plant(mixed(context.rng("targets", experts), 11, experts, 4))
-        yield f"E={experts}", expert_rows_agree(device, case, 4, None)
+        yield f"E={experts}", expert_rows_agree(context, case, 4, None)
     told = [text for text in random_rows(context, 30_000) if text]
     yield "random rows", told[0] if told else None
