@@ -34,7 +34,6 @@ Packed::Packed(const Target &target, const GateBindings &from)
     const size_t group_pairs = group_weights / 64 * 2;
     const size_t weights = groups * group_weights;
     // Whole large pages: a decode step reads every gate once, and small pages cost it a third of its time.
-    // Whole large pages: a decode step reads every gate once, and small pages cost it a third of its time.
     const size_t length =
         (weights + groups * group_pairs * sizeof(uint16_t) + kLargePage - 1) / kLargePage * kLargePage;
     storage_.reset(std::aligned_alloc(kLargePage, length));
