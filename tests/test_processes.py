@@ -160,6 +160,7 @@ atexit.register(late)
 
 def test_interrupt_while_routing() -> None:
     code = """
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job inherits "ignore"
 threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
     while True: router(x)
@@ -168,6 +169,29 @@ except KeyboardInterrupt:
 assert same(router(x), want)
 """
     run(code)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="no /proc")
+def test_signals_are_left_to_the_threads_of_the_host() -> None:
+    code = """
+def threads(): return set(os.listdir("/proc/self/task"))
+before = threads()
+device = qn.Device()
+device.threads = 2
+gate = layer().gate(device)
+large = qn.Gate.quantize(device, np.zeros((256, 2048), np.float16))
+router = qn.Router(large, TOP_K)
+for _ in range(100): router(np.zeros((256, 2048), np.float16))
+commands(3).commit()
+time.sleep(0.1)
+new = threads() - before
+for thread in new:
+    with open(f"/proc/self/task/{thread}/status") as file:
+        blocked = next(line for line in file if line.startswith("SigBlk"))
+    assert int(blocked.split()[1], 16) >> (signal.SIGINT - 1) & 1, (thread, blocked)
+print(len(new))
+"""
+    assert int(run(code)) == 2  # the queue's and the team's
 
 
 def test_imported_again() -> None:

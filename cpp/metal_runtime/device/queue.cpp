@@ -1,11 +1,9 @@
 #include "metal_runtime/device/queue.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <new>
 #include <system_error>
 
+#include "metal_runtime/device/background_thread.h"
 #include "metal_runtime/device/command_buffer.h"
 
 namespace qwisp::metal {
@@ -15,20 +13,6 @@ namespace {
 // commit for as long as kNaps of them, the thread sleeps until it is woken.
 constexpr std::chrono::milliseconds kNap(1);
 constexpr int kNaps = 100;
-
-// Signals belong to the host's threads.
-class SignalsBlocked {
-  public:
-    SignalsBlocked() {
-        sigset_t all;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before_);
-    }
-    ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
-  private:
-    sigset_t before_;
-};
 
 MTL::CommandBuffer *new_command_buffer(MTL::CommandQueue *queue, bool retains) {
     objc::payload<QueueState>(queue).shared->take_slot();
@@ -102,8 +86,7 @@ void Queue::close() {
 }
 
 void Queue::start_thread() {
-    const SignalsBlocked blocked;
-    std::thread([self = shared_from_this()] { self->work(); }).detach();
+    start_background_thread([self = shared_from_this()] { self->work(); });
     has_thread_ = true;
 }
 

@@ -10,6 +10,8 @@
 #include <system_error>
 #include <thread>
 
+#include "metal_runtime/device/background_thread.h"
+
 namespace qwisp::metal::vector {
 
 namespace {
@@ -72,7 +74,7 @@ Team::Session::~Session() {
 void Team::start_helpers(uint32_t count) {
     try {
         while (helpers_ < count) {
-            std::thread([this] { help(); }).detach();
+            start_background_thread([this] { help(); });
             helpers_++;
         }
     } catch (const std::system_error &) {  // no thread to be had: fewer will do
