@@ -1,14 +1,19 @@
-// What the gates cannot see of the vector kernels: the exponential over its domain, and forks.
+// What the gates cannot see of the vector kernels: the exponential over its domain, memory, and forks.
 #include <doctest/doctest.h>
 
 #include <atomic>
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <set>
 #include <thread>
 #include <vector>
 
 #include "child.h"
 #include "metal_runtime/drivers/cpu/cpu_memory.h"
+#include "metal_runtime/drivers/cpu/vector/large_pages.h"
 #include "metal_runtime/drivers/cpu/vector/targets.h"
 
 using namespace qwisp::metal;
@@ -36,6 +41,30 @@ TEST_CASE("vector: exp is the f32 nearest to that of f64, on every target") {
 }
 
 // The thread sanitizer does not follow a child of a process with threads.
+TEST_CASE("vector: small allocations share a large page, and none overlap") {
+    constexpr uintptr_t kPage = uintptr_t{2} << 20;
+    const auto at = [](const std::shared_ptr<std::byte> &memory) {
+        return reinterpret_cast<uintptr_t>(memory.get());
+    };
+    for (const size_t length : {size_t{1}, size_t{576} << 10, size_t{3} << 20}) {
+        std::vector<std::shared_ptr<std::byte>> all;
+        std::set<uintptr_t> pages;
+        for (int i = 0; i < 6; i++) {
+            all.push_back(vector::large_page_memory(length));
+            CHECK(at(all[i]) % 64 == 0);
+            for (int j = 0; j < i; j++) {
+                CHECK((at(all[j]) + length <= at(all[i]) || at(all[i]) + length <= at(all[j])));
+            }
+            pages.insert(at(all[i]) / kPage);
+            std::memset(all[i].get(), i, length);
+        }
+        if (length < kPage) CHECK(pages.size() <= 3);
+        all.erase(all.begin(), all.end() - 1);
+        for (size_t i = 0; i < length; i += 4096) CHECK(all[0].get()[i] == std::byte{5});
+    }
+    CHECK_THROWS_AS(vector::large_page_memory(SIZE_MAX), std::bad_alloc);
+}
+
 TEST_CASE("vector: a child finds what is derived from memory unlocked" * doctest::skip(QWISP_SANITIZED)) {
     const auto memory = CpuMemory::allocate(64, Storage::private_);
     std::atomic<bool> ends = false;

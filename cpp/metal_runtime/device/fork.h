@@ -1,5 +1,6 @@
 // What must survive fork(): the child has only the forking thread, but every lock as it was.
 #pragma once
+#include <mutex>
 
 namespace qwisp::metal {
 
@@ -27,6 +28,20 @@ class ForkRegistration {
 
   private:
     ForkListener *const listener_;
+};
+
+// A mutex that a forked child finds free. A static one must never be destroyed: threads outlive main.
+class ForkSafeMutex final : public ForkListener {
+  public:
+    void lock() { mutex_.lock(); }
+    void unlock() { mutex_.unlock(); }
+    void lock_for_fork() override { mutex_.lock(); }
+    void unlock_in_parent() override { mutex_.unlock(); }
+    void recover_in_child() override { mutex_.unlock(); }
+
+  private:
+    std::mutex mutex_;
+    const ForkRegistration registration_{this};
 };
 
 }  // namespace qwisp::metal

@@ -17,18 +17,8 @@ uint64_t next_contents_id() {
     return next.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Guards derived_ of all memories, for as long as a pointer is copied; a forked child finds it free.
-class DerivedLock final : public ForkListener {
-  public:
-    std::mutex mutex;
-    void lock_for_fork() override { mutex.lock(); }
-    void unlock_in_parent() override { mutex.unlock(); }
-    void recover_in_child() override { mutex.unlock(); }
-
-  private:
-    const ForkRegistration registration_{this};
-};
-DerivedLock &derived_lock = *new DerivedLock;  // never destroyed: queue threads outlive main
+// Guards derived_ of all memories, for as long as a pointer is copied.
+ForkSafeMutex &derived_mutex = *new ForkSafeMutex;
 
 }  // namespace
 
@@ -38,12 +28,12 @@ CpuMemory::CpuMemory(void *contents, size_t length)
 void CpuMemory::contents_changed() { contents_id_.store(next_contents_id(), std::memory_order_relaxed); }
 
 std::shared_ptr<const Derived> CpuMemory::derived() const {
-    const std::lock_guard lock(derived_lock.mutex);
+    const std::lock_guard lock(derived_mutex);
     return derived_;
 }
 
 void CpuMemory::set_derived(std::shared_ptr<const Derived> derived) {
-    const std::lock_guard lock(derived_lock.mutex);
+    const std::lock_guard lock(derived_mutex);
     derived_.swap(derived);  // the caller frees what was there
 }
 

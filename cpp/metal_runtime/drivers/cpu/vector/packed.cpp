@@ -1,9 +1,8 @@
 #include "metal_runtime/drivers/cpu/vector/packed.h"
 
-#include <sys/mman.h>
-
-#include <cstdlib>
 #include <new>
+
+#include "metal_runtime/drivers/cpu/vector/large_pages.h"
 
 namespace qwisp::metal::vector {
 
@@ -15,8 +14,6 @@ template <typename T>
 const T *data_of(const Binding &binding) {
     return reinterpret_cast<const T *>(memory_of(binding).data() + binding.offset);
 }
-
-constexpr size_t kLargePage = size_t{2} << 20;
 
 }  // namespace
 
@@ -33,15 +30,8 @@ Packed::Packed(const Target &target, const GateBindings &from)
     const size_t group_weights = size_t{target.width} * from.hidden;
     const size_t group_pairs = group_weights / 64 * 2;
     const size_t weights = groups * group_weights;
-    // Whole large pages: a decode step reads every gate once, and small pages cost it a third of its time.
-    const size_t length =
-        (weights + groups * group_pairs * sizeof(uint16_t) + kLargePage - 1) / kLargePage * kLargePage;
-    storage_.reset(std::aligned_alloc(kLargePage, length));
-    if (!storage_) throw std::bad_alloc();
-#if defined(MADV_HUGEPAGE)
-    madvise(storage_.get(), length, MADV_HUGEPAGE);
-#endif
-    auto *const start = static_cast<uint8_t *>(storage_.get());
+    storage_ = large_page_memory(weights + groups * group_pairs * sizeof(uint16_t));
+    auto *const start = reinterpret_cast<uint8_t *>(storage_.get());
     auto *const pairs = reinterpret_cast<uint16_t *>(start + weights);
     for (size_t group = 0; group < groups; group++) {
         target.pack_group(data_of<uint8_t>(from.weight), data_of<uint16_t>(from.scales),

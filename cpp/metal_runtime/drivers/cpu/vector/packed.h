@@ -1,6 +1,6 @@
 // Gates in the vector kernels' order, kept with the memory that holds their weights.
 #pragma once
-#include <cstdlib>
+#include <cstddef>
 #include <memory>
 
 #include "metal_runtime/drivers/cpu/cpu_memory.h"
@@ -13,7 +13,8 @@ struct GateBindings {
     uint32_t hidden, experts;
 };
 
-// A gate that lies in one allocation, in large pages where the system has them.
+// A gate in large pages: a decode step reads every gate once, and small pages would cost it misses in the
+// TLB.
 class Packed final : public Derived {
   public:
     Packed(const Target &target, const GateBindings &from);
@@ -30,10 +31,7 @@ class Packed final : public Derived {
 
     const Target &target_;
     const Source weight_, scales_, biases_;
-    struct Free {
-        void operator()(void *memory) const { std::free(memory); }
-    };
-    std::unique_ptr<void, Free> storage_;
+    std::shared_ptr<std::byte> storage_;
     PackedGate gate_{};
 };
 
