@@ -2,6 +2,7 @@
 // The kernels' own time is the business of `qwisp-native bench`.
 #include <benchmark/benchmark.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <stdexcept>
 
@@ -52,7 +53,7 @@ void plan(benchmark::State &state) {
 }
 BENCHMARK(plan)->ArgName("variant")->DenseRange(0, 2);
 
-// Into the device's own encoder, thousands of routes a command buffer that is never committed.
+// The layers of a model into one command buffer, as an engine does it; the time is that of one layer.
 void encode(benchmark::State &state) {
     AutoreleaseScope pool;
     const timing::Workload workload(context(), one_layer(), timing::fill_rows);
@@ -61,20 +62,33 @@ void encode(benchmark::State &state) {
     operands.x = workload.x(0);
     operands.gate = &workload.gate(0, 0);
     operands.scratch = &workload.scratch(0, 0);
-    MTL::ComputeCommandEncoder *encoder = nullptr;
-    int64_t encoded = 0;
+    constexpr int kLayers = 40;
     for (auto _ : state) {
-        if (encoded++ % 1000 == 0) {
-            state.PauseTiming();
-            if (encoder) encoder->endEncoding();
-            encoder = context()->queue()->commandBuffer()->computeCommandEncoder();
-            state.ResumeTiming();
-        }
-        encode_moe_route_rows(encoder, planned, operands);
+        AutoreleaseScope each;
+        MTL::CommandBuffer *commands = context()->queue()->commandBuffer();
+        MTL::ComputeCommandEncoder *encoder = commands->computeCommandEncoder();
+        const auto start = std::chrono::steady_clock::now();
+        for (int layer = 0; layer < kLayers; layer++) encode_moe_route_rows(encoder, planned, operands);
+        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+        state.SetIterationTime(took.count() / kLayers);
+        encoder->endEncoding();
     }
-    if (encoder) encoder->endEncoding();
 }
-BENCHMARK(encode)->ArgName("variant")->DenseRange(0, 2)->Iterations(10000);
+BENCHMARK(encode)->ArgName("variant")->DenseRange(0, 2)->UseManualTime()->Iterations(3000);
+
+// Of a command buffer in which nothing is encoded: what a commit and a wait cost over the work itself.
+void commit_and_wait_alone(benchmark::State &state) {
+    for (auto _ : state) {
+        AutoreleaseScope each;
+        MTL::CommandBuffer *commands = context()->queue()->commandBuffer();
+        const auto start = std::chrono::steady_clock::now();
+        commands->commit();
+        commands->waitUntilCompleted();
+        state.SetIterationTime(
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+}
+BENCHMARK(commit_and_wait_alone)->UseManualTime();
 
 void commit_and_wait(benchmark::State &state) {
     timing::DispatchProbe probe(context(), state.range(0));
