@@ -7,7 +7,7 @@
 namespace qwisp::metal::vector::QWISP_VECTOR_TARGET {
 
 constexpr Target make_target(const char *name, bool (*runs_here)()) {
-    return {name, runs_here, kGroup, pack_group, convert_row, logits, choose, exponentials};
+    return {name, runs_here, kGroup, pack_group, convert, logits, choose, exponentials};
 }
 
 }  // namespace qwisp::metal::vector::QWISP_VECTOR_TARGET

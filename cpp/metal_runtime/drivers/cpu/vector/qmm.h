@@ -1,5 +1,7 @@
 // CONTRACT section 2 in vectors: experts in the lanes of a register, x broadcast.
 #pragma once
+#include <type_traits>
+
 #include "metal_runtime/drivers/cpu/vector/simd.h"
 
 namespace qwisp::metal::vector::QWISP_VECTOR_TARGET {
@@ -55,31 +57,80 @@ QWISP_ALWAYS_INLINE void pack_group(const uint8_t *weight, const uint16_t *scale
     }
 }
 
-QWISP_ALWAYS_INLINE void convert_row(const uint16_t *x, uint32_t hidden, float *converted) {
+// The kernels take 8, 4, 2 or 1 rows at a time: f(how many, the first).
+template <typename F>
+QWISP_ALWAYS_INLINE void for_row_blocks(uint32_t rows, const F &f) {
+    uint32_t m = 0;
+    for (; m + 8 <= rows; m += 8) f(std::integral_constant<int, 8>{}, m);
+    for (; m + 4 <= rows; m += 4) f(std::integral_constant<int, 4>{}, m);
+    for (; m + 2 <= rows; m += 2) f(std::integral_constant<int, 2>{}, m);
+    for (; m < rows; m++) f(std::integral_constant<int, 1>{}, m);
+}
+
+// Where a block of kRows rows keeps its x: an octet's columns and then their sums, row by row, so that
+// the way from a row to the next is a constant.
+constexpr int kOctetColumns = kOctet * kColumns;
+constexpr int kOctetFloats = kOctetColumns + kOctet;
+
+// The sums of kWidth lanes, each over its columns in order: three rounds of sorting by the lowest bit of a
+// column's number make vector i hold column i of every lane.
+QWISP_ALWAYS_INLINE F32 lane_sums(F32 (&x)[kColumns]) {
+    QWISP_UNROLL
+    for (int round = 0; round < 3; round++) {
+        F32 sorted[kColumns];
+        QWISP_UNROLL
+        for (int j = 0; j < kColumns / 2; j++) {
+            sorted[j] = every_other<0>(x[2 * j], x[2 * j + 1]);
+            sorted[j + kColumns / 2] = every_other<1>(x[2 * j], x[2 * j + 1]);
+        }
+        QWISP_UNROLL
+        for (int j = 0; j < kColumns; j++) x[j] = sorted[j];
+    }
+    F32 sum = splat(0.0f);
+    QWISP_UNROLL
+    for (int j = 0; j < kColumns; j++) sum = sum + x[j];
+    return sum;
+}
+
+template <int kRows>
+QWISP_ALWAYS_INLINE void convert_block(const uint16_t *x, uint32_t hidden, float *converted) {
     alignas(64) float scale[kWidth];
     for (int i = 0; i < kWidth; i++) scale[i] = column_scale(i);
     const F32 scales = load<F32>(scale);
-    float *const sums = converted + hidden;
-    for (uint32_t column = 0; column < hidden; column += 8 * kWidth) {
-        alignas(64) float plain[8 * kWidth];
-        QWISP_UNROLL
-        for (int j = 0; j < 8; j++) {
-            const F32 v = load_halves(x + column + j * kWidth);
-            store(plain + j * kWidth, v);
-            store(converted + column + j * kWidth, v * scales);
+    constexpr size_t kNextOctet = kRows * kOctetFloats;
+    for (int m = 0; m < kRows; m++) {
+        float *const to = converted + m * kOctetFloats;
+        for (uint32_t lane = 0; lane < hidden / kColumns; lane += kWidth) {
+            F32 columns[kColumns];
+            QWISP_UNROLL
+            for (int j = 0; j < kColumns; j++) {
+                const uint32_t column = lane * kColumns + j * kWidth;
+                columns[j] = load_halves(x + column);
+                store(to + column / kOctetColumns * kNextOctet + column % kOctetColumns, columns[j] * scales);
+            }
+            float sums[kWidth];
+            store(sums, lane_sums(columns));
+            constexpr int kTogether = kWidth < kOctet ? kWidth : kOctet;
+            QWISP_UNROLL
+            for (int l = 0; l < kWidth; l += kTogether) {
+                memcpy(to + (lane + l) / kOctet * kNextOctet + kOctetColumns + (lane + l) % kOctet, sums + l,
+                       kTogether * sizeof(float));
+            }
         }
-        for (int lane = 0; lane < kWidth; lane++) {
-            float sum = 0.0f;
-            for (int i = 0; i < 8; i++) sum += plain[8 * lane + i];
-            sums[column / 8 + lane] = sum;
-        }
+        x += hidden;
     }
+}
+
+static void convert(const uint16_t *x, uint32_t hidden, uint32_t rows, float *converted) {
+    for_row_blocks(rows, [&](auto count, uint32_t m) {
+        convert_block<count()>(x + m * size_t{hidden}, hidden, converted + m * floats_per_row(hidden));
+    });
 }
 
 // kRows rows by kTile lanes of one octet by one group: `result` of CONTRACT section 2 into res[row][lane].
 template <int kRows, int kTile>
-QWISP_ALWAYS_INLINE void tile(const uint8_t *weight, const uint16_t *pairs, const float *x, size_t row_stride,
-                              uint32_t hidden, int first_lane, F32 (*res)[kLanes][kVectors]) {
+QWISP_ALWAYS_INLINE void tile(const uint8_t *weight, const uint16_t *pairs, const float *x, uint32_t hidden,
+                              int first_lane, F32 (*res)[kLanes][kVectors]) {
     F32 result[kRows][kTile][kVectors];
     QWISP_UNROLL
     for (int m = 0; m < kRows; m++) {
@@ -90,8 +141,9 @@ QWISP_ALWAYS_INLINE void tile(const uint8_t *weight, const uint16_t *pairs, cons
         }
     }
     weight += (first_lane % kOctet) * 2 * kStep;
-    const float *sums = x + hidden + first_lane;
-    x += first_lane * kColumns;
+    x += first_lane / kOctet * (kRows * kOctetFloats);
+    const float *sums = x + kOctetColumns + first_lane % kOctet;
+    x += first_lane % kOctet * kColumns;
     for (uint32_t block = 0; block < hidden / kBlock; block++) {
         F32 scale[kVectors], bias[kVectors];
         QWISP_UNROLL
@@ -115,7 +167,7 @@ QWISP_ALWAYS_INLINE void tile(const uint8_t *weight, const uint16_t *pairs, cons
         for (int v = 0; v < kVectors; v++) w[v] = byte_of<(i) % 4>(dwords[l][v]);                    \
         QWISP_UNROLL                                                                                 \
         for (int m = 0; m < kRows; m++) {                                                            \
-            const F32 xs = splat(x[m * row_stride + l * kColumns + (i)]);                            \
+            const F32 xs = splat(x[m * kOctetFloats + l * kColumns + (i)]);                          \
             QWISP_UNROLL                                                                             \
             for (int v = 0; v < kVectors; v++) {                                                     \
                 accum[m][l][v] = (i) == 0 ? xs * w[v] : add_exact_product(xs, w[v], accum[m][l][v]); \
@@ -135,7 +187,7 @@ QWISP_ALWAYS_INLINE void tile(const uint8_t *weight, const uint16_t *pairs, cons
         for (int l = 0; l < kTile; l++) {
             QWISP_UNROLL
             for (int m = 0; m < kRows; m++) {
-                const F32 sum = splat(sums[m * row_stride + l]);
+                const F32 sum = splat(sums[m * kOctetFloats + l]);
                 QWISP_UNROLL
                 for (int v = 0; v < kVectors; v++) {
                     result[m][l][v] = result[m][l][v] + (scale[v] * accum[m][l][v] + sum * bias[v]);
@@ -144,8 +196,8 @@ QWISP_ALWAYS_INLINE void tile(const uint8_t *weight, const uint16_t *pairs, cons
         }
         weight += kBlockBytes;
         pairs += kPairHalves;
-        x += kBlock;
-        sums += kLanes;
+        x += kLanes / kOctet * kRows * kOctetFloats;
+        sums += kLanes / kOctet * kRows * kOctetFloats;
     }
     QWISP_UNROLL
     for (int m = 0; m < kRows; m++) {
@@ -175,13 +227,12 @@ QWISP_ALWAYS_INLINE void group_rows(const PackedGate &gate, const float *x, uint
                                     uint16_t *logits) {
     const size_t octet_bytes = gate.hidden / kBlock * kBlockBytes;
     const size_t octet_pairs = gate.hidden / kBlock * kPairHalves;
-    const size_t stride = floats_per_row(gate.hidden);
     alignas(64) F32 res[kRows][kLanes][kVectors];
     for (int octet = 0; octet < kLanes / kOctet; octet++) {
         const uint8_t *const weight = gate.weight + (group * 4 + octet) * octet_bytes;
         const uint16_t *const pairs = gate.pairs + (group * 4 + octet) * octet_pairs;
         for (int l = 0; l < kOctet; l += kTile) {
-            tile<kRows, kTile>(weight, pairs, x, stride, gate.hidden, octet * kOctet + l, res);
+            tile<kRows, kTile>(weight, pairs, x, gate.hidden, octet * kOctet + l, res);
         }
     }
     for (int m = 0; m < kRows; m++) {
@@ -201,24 +252,22 @@ QWISP_ALWAYS_INLINE void group_rows(const PackedGate &gate, const float *x, uint
     }
 }
 
-// Lanes a tile, for 1, 2, 4 and 8 rows: as many as the registers hold.
+// Lanes a tile: as many as the registers hold.
+constexpr int tile_lanes(int rows) {
 #if defined(__AVX512F__)
-constexpr int kTile1 = 8, kTile2 = 4, kTile4 = 2, kTile8 = 1;
+    return 8 / rows;
 #else
-constexpr int kTile1 = 2, kTile2 = 1, kTile4 = 1, kTile8 = 1;
+    return rows == 1 ? 2 : 1;
 #endif
+}
 
-static void logits(const PackedGate &gate, const float *x, uint32_t rows, uint32_t first, uint32_t last,
-                   uint16_t *out) {
-    const size_t stride = floats_per_row(gate.hidden);
+static void logits(const PackedGate &gate, const float *converted, uint32_t rows, uint32_t first,
+                   uint32_t last, uint16_t *out) {
     for (uint32_t group = first; group < last; group++) {
-        uint32_t m = 0;
-        const auto row_x = [&] { return x + m * stride; };
-        const auto row_out = [&] { return out + m * size_t{gate.experts}; };
-        for (; m + 8 <= rows; m += 8) group_rows<8, kTile8>(gate, row_x(), group, row_out());
-        for (; m + 4 <= rows; m += 4) group_rows<4, kTile4>(gate, row_x(), group, row_out());
-        for (; m + 2 <= rows; m += 2) group_rows<2, kTile2>(gate, row_x(), group, row_out());
-        for (; m < rows; m++) group_rows<1, kTile1>(gate, row_x(), group, row_out());
+        for_row_blocks(rows, [&](auto count, uint32_t m) {
+            group_rows<count(), tile_lanes(count())>(gate, converted + m * floats_per_row(gate.hidden), group,
+                                                     out + m * size_t{gate.experts});
+        });
     }
 }
 

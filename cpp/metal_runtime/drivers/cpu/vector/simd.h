@@ -69,6 +69,20 @@ QWISP_ALWAYS_INLINE F32 max(F32 a, F32 b) {
 #endif
 }
 
+// Of the elements of a and then b, those at the even (kOdd 0) or the odd (1) places.
+template <int kOdd>
+QWISP_ALWAYS_INLINE F32 every_other(F32 a, F32 b) {
+#if defined(__AVX512F__)
+    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    return (F32)_mm512_permutex2var_ps((__m512)a, _mm512_add_epi32(even, _mm512_set1_epi32(kOdd)), (__m512)b);
+#elif defined(__AVX2__)
+    const __m256d halves = (__m256d)_mm256_shuffle_ps((__m256)a, (__m256)b, kOdd ? 0xdd : 0x88);
+    return (F32)_mm256_permute4x64_pd(halves, 0xd8);
+#else
+    return F32{a[kOdd], a[kOdd + 2], b[kOdd], b[kOdd + 2]};
+#endif
+}
+
 // a + x w where x w is exact, so that fused or not gives the same bits.
 QWISP_ALWAYS_INLINE F32 add_exact_product(F32 x, F32 w, F32 a) {
 #if defined(__AVX512F__)

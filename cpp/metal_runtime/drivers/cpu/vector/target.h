@@ -30,10 +30,9 @@ struct Target {
     // One group of a gate as the contract stores it. `first` is a multiple of `width`.
     void (*pack_group)(const uint8_t *weight, const uint16_t *scales, const uint16_t *biases, uint32_t hidden,
                        uint32_t experts, uint32_t first, uint8_t *packed_weight, uint16_t *packed_pairs);
-    // [hidden] f16 to [hidden] scaled f32, then [hidden / 8] sums: floats_per_row(hidden) in all.
-    void (*convert_row)(const uint16_t *x, uint32_t hidden, float *converted);
-    // The logits of the groups `first` .. `last` - 1 for `rows` converted rows: logits[row * experts +
-    // expert].
+    // x [rows, hidden] to what `logits` takes: rows * floats_per_row(hidden) floats.
+    void (*convert)(const uint16_t *x, uint32_t hidden, uint32_t rows, float *converted);
+    // Logits of the groups `first` .. `last` - 1 for rows converted together: logits[row * experts + expert].
     void (*logits)(const PackedGate &gate, const float *converted, uint32_t rows, uint32_t first,
                    uint32_t last, uint16_t *logits);
     void (*choose)(const uint16_t *logits, const Choice &choice, int32_t *inds, uint16_t *scores);

@@ -141,15 +141,11 @@ void multiply(const Target &target, const Matvec &matvec, Team::Session &session
               const Finish &finish) {
     const PackedGate &gate = matvec.packed->gate();
     const uint32_t groups = (gate.experts + target.width - 1) / target.width;
-    const size_t stride = floats_per_row(gate.hidden);
-    float *const converted = scratch(std::min(matvec.rows, kRowsAtOnce) * stride);
+    float *const converted = scratch(std::min(matvec.rows, kRowsAtOnce) * floats_per_row(gate.hidden));
     const uint32_t parts = std::min(groups, session.threads() == 1 ? 1 : session.threads() * 4);
     for (uint32_t first = 0; first < matvec.rows; first += kRowsAtOnce) {
         const uint32_t rows = std::min(kRowsAtOnce, matvec.rows - first);
-        for (uint32_t m = 0; m < rows; m++) {
-            target.convert_row(matvec.x + (first + m) * size_t{gate.hidden}, gate.hidden,
-                               converted + m * stride);
-        }
+        target.convert(matvec.x + first * size_t{gate.hidden}, gate.hidden, rows, converted);
         uint16_t *const logits = out(first);
         session.run(parts, [&](uint32_t part) {
             target.logits(gate, converted, rows, groups * part / parts, groups * (part + 1) / parts, logits);
