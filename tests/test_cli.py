@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import termios
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 import gate_files as gf
 import qwisp_native as qn
+from qwisp_native import verdicts
 from qwisp_native.cli.info import LIMITS
 from qwisp_native.settings import VARIABLES
 
@@ -216,6 +218,26 @@ def test_info() -> None:
     told = cli("info").stdout
     for word in (qn.__version__, qn.shader_sha256(), *(v.name for v in VARIABLES)):
         assert word in told
+
+
+def test_info_shows_what_auto_goes_by(
+    device: qn.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = {"QWISP_CACHE_DIR": str(tmp_path)}
+    assert cli_json("info", **env)["device"]["verdicts"] == {
+        "file": str(tmp_path / "verdicts.json"),
+        "found": [],
+    }
+    assert "auto is the pair: `qwisp-native tune` has left nothing" in cli("info", **env).stdout
+    here = verdicts.machine(device.kind, device.name, device.contract, device.shader_sha256)
+    win = verdicts.Verdict((1, 2048, 256, 8), "last", "GO", "last", 1.25, 1.125, 1.375)
+    monkeypatch.setattr(verdicts, "path", lambda: tmp_path / "verdicts.json")
+    verdicts.store(here, [win])
+    (found,) = cli_json("info", **env)["device"]["verdicts"]["found"]
+    assert found == json.loads(json.dumps(asdict(win)))
+    told = cli("info", **env).stdout
+    assert "M=1 H=2048 E=256 K=8" in told
+    assert "GO: last is 1.250 times as fast as the pair (1.125 to 1.375)" in told
 
 
 def test_info_shows_where_a_setting_comes_from() -> None:

@@ -6,11 +6,15 @@ import argparse
 import os
 import platform
 import sys
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .output import failure, print_json, print_table
+
+if TYPE_CHECKING:
+    from .. import Device
 
 SUMMARY = "print devices, versions, limits and settings: what a bug report needs"
 DESCRIPTION = (
@@ -98,9 +102,18 @@ def _device() -> dict[str, Any]:
             "shader_sha256": device.shader_sha256,
             "variants": variants,
             "default": plan_as_json(plan(device, 1, HIDDEN, EXPERTS, TOP_K)),
+            "verdicts": _verdicts(device),
         }
     except (ValueError, RuntimeError, MemoryError) as error:
         return {"error": failure(error)}
+
+
+def _verdicts(device: Device) -> dict[str, Any]:
+    """What `fuse="auto"` goes by on a device, and where it is kept."""
+    from .. import verdicts
+
+    here = verdicts.machine(device.kind, device.name, device.contract, device.shader_sha256)
+    return {"file": str(verdicts.path()), "found": [asdict(verdict) for verdict in verdicts.load(here)]}
 
 
 def _settings() -> list[dict[str, Any]]:
@@ -174,6 +187,7 @@ def _print(found: dict[str, Any]) -> None:
         for name, plan in device["variants"].items():
             print(f"    {name:6} {' + '.join(plan['kernels'])}")
         print(f"    by default {device['default']['variant']}: {device['default']['reason']}")
+        _print_verdicts(**device["verdicts"])
     print(f"limits       {', '.join(f'{key} {value}' for key, value in found['limits'].items())}")
     print("settings")
     settings = found["settings"]
@@ -181,3 +195,22 @@ def _print(found: dict[str, Any]) -> None:
     for setting in settings:
         if setting["error"]:
             print(f"  WRONG {setting['error']}")
+
+
+def _print_verdicts(file: str, found: list[dict[str, Any]]) -> None:
+    if not found:
+        print(f"  auto is the pair: `qwisp-native tune` has left nothing about this device in {file}")
+        return
+    print(f"  auto, by {file}:")
+    rows = []
+    for each in found:
+        m, hidden, experts, top_k = each["shape"]
+        rows.append(
+            (
+                f"M={m} H={hidden} E={experts} K={top_k}",
+                each["variant"],
+                f"{each['decision']}: {each['candidate']} is {each['speed_up']:.3f} times as fast as the pair"
+                f" ({each['low']:.3f} to {each['high']:.3f})",
+            )
+        )
+    print_table(rows)
