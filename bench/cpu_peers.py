@@ -5,9 +5,9 @@
 What is measured: a call for the whole route from Python, waiting included, of M rows through each of 40 gates
 in turn (hidden 2048, 256 experts, top 8; 20 MB of 8-bit weights, more where a peer holds them wider). A
 sample is the time of one such round over 40. In each repeat every peer has one, in an order of its own. There
-is a pause first, in which the helper threads of the peer before go to sleep, and a round that is not timed:
-it brings the peer's own weights back to where they lie while it runs alone (a cache that holds 20 MB, or
-not). With --cold there is no such round, and each starts where another has just filled the caches. The floor
+is a pause first, in which the helper threads of the peer before go to sleep, and rounds that are not timed:
+they bring the peer's own weights back to where they lie while it runs alone (a cache that holds 20 MB, or
+not). With --cold there are none, and each starts where another has just filled the caches. The floor
 (reading 512 KB) takes its turns among them. Each number of threads has a process of its own, because most
 libraries take it from the environment. Before it is timed, a peer's answers are compared with ours.
 docs/cpu.md says what each row means.
@@ -21,6 +21,7 @@ import multiprocessing
 import os
 import platform
 import sys
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
@@ -52,7 +53,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--repeats", type=int)
     parser.add_argument("--budget", type=float, default=900.0, help="seconds of timing in all; default: 900")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--cold", action="store_true", help="no untimed round before each timed one")
+    parser.add_argument("--cold", action="store_true", help="no untimed rounds before each timed one")
     parser.add_argument("--quick", action="store_true", help="a smoke test, for no conclusion")
     parser.add_argument("--out", type=Path, default=Path("cpu_peers"), help="a folder; default: cpu_peers")
     options = parser.parse_args(arguments)
@@ -83,12 +84,25 @@ def run(options: argparse.Namespace) -> Outcome:
             cold=options.cold,
         )
         os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(1, context, initializer=_end_with_parent) as process:
             found = process.submit(measure, job).result()
         whole.cells += found.cells
         whole.skipped |= found.skipped
         whole.wrong |= found.wrong
     return whole
+
+
+def _end_with_parent() -> None:
+    """A killed bench must leave no one measuring."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def machine() -> dict[str, object]:

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import cpu_peers
 import numpy as np
 import pytest
-from peers import FAMILIES, TOP_K, Peer, find, floor, report
+from peers import FAMILIES, TOP_K, Peer, find, report
 from peers.measure import (
     EXPERTS,
     FLOOR,
@@ -34,6 +35,7 @@ from peers.measure import (
 from peers.ours import PEERS as OURS
 from peers.with_numpy import Numpy
 
+from qwisp_native import _core
 from qwisp_native.quantize import QuantizedGate, quantize
 
 SCRIPT = Path(cpu_peers.__file__)
@@ -195,9 +197,39 @@ def test_table_ratio_and_gaps() -> None:
     assert "| peer | 10.0 (6.0 to 14.0) 2.0x | - |" in text
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_floor_reads(threads: int) -> None:
-    floor.read_floor(threads)()
+def test_floor_reads() -> None:
+    floor = _core.ReadFloor(3, 4096)
+    floor.run()
+    floor.run(repeats=2)
+    for sets, size, told in [(0, 64, "sets: 0"), (1, 63, "bytes: 63"), (1, -64, "bytes: -64")]:
+        with pytest.raises(ValueError, match=told):
+            _core.ReadFloor(sets, size)
+    with pytest.raises(MemoryError):
+        _core.ReadFloor(2**40, 2**40)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="no /proc")
+def test_a_killed_bench_leaves_nobody_measuring(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT), "--peers", "ours", "--threads", "1", "--out", str(tmp_path)]
+    bench = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    listed = Path(f"/proc/{bench.pid}/task/{bench.pid}/children")
+    try:
+        until(
+            lambda: len(listed.read_text().split()) == 2
+        )  # one measures, one is multiprocessing's own
+        time.sleep(0.5)
+        children = listed.read_text().split()
+    finally:
+        bench.kill()
+        bench.wait()
+    until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
+
+
+def until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("arguments", [["--threads", "0"], ["--sets", "0"], ["--peers", "tensorflow"]])

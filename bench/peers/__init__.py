@@ -17,7 +17,7 @@ from qwisp_native.quantize import GROUP, QuantizedGate
 
 TOP_K = 8
 SETTLE_S = 0.02
-"""How long helper threads have to stop spinning before the next peer starts: libgomp's take about 5 ms."""
+"""How long helper threads have to stop spinning before the next peer starts."""
 FAMILIES = {
     "ours": "ours",
     "mlx": "with_mlx",

@@ -12,13 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from qwisp_native import _core
 from qwisp_native.quantize import QuantizedGate, quantize
 
-from . import SETTLE_S, TOP_K, Peer, find, floor
+from . import SETTLE_S, TOP_K, Peer, find
 from .ours import Call
 
 HIDDEN, EXPERTS = 2048, 256
 FLOOR = "reading 512 KB"
+SET_BYTES = HIDDEN * EXPERTS
+WARM_S = 0.005
+"""How long a peer runs before a timed round, one round at least."""
 SLOW_S, SLOW_SETS, SLOW_REPEATS = 0.05, 2, 3
 """A peer whose call takes longer than SLOW_S gets so many sets and repeats, and no untimed round."""
 
@@ -121,12 +125,11 @@ def measure(job: Job, peers: Sequence[Peer] | None = None) -> Outcome:
     ]
     ready = [peer for peer in peers if _prepare(peer, sets, job.threads, outcome)]
     reference = Reference(sets)
-    read = floor.read_floor(job.threads)
+    read = _core.ReadFloor(job.sets, SET_BYTES)  # with the threads of our own device
     for rows in job.rows:
         x = rng.standard_normal((rows, HIDDEN)).astype(np.float16)
         answers = reference.answers(x, job.sets)
-        cell = Cell(FLOOR, job.threads, rows, floor.SETS)
-        runners = [_Runner(cell, read, floor.SETS * floor.READS)]
+        runners = [_Runner(Cell(FLOOR, job.threads, rows, job.sets), read.run, job.sets)]
         for peer in tqdm(ready, f"{job.threads} threads, {rows} rows: checking", disable=None, leave=False):
             runner = _runner(peer, x, answers, job, outcome)
             if runner:
@@ -184,8 +187,11 @@ def _time(runners: Sequence[_Runner], job: Job, rng: np.random.Generator, title:
                 if runner.cell.slow and repeat >= SLOW_REPEATS:
                     continue
                 time.sleep(SETTLE_S)
-                if not (job.cold or runner.cell.slow):
+                warm = time.perf_counter() + WARM_S
+                while not (job.cold or runner.cell.slow):
                     runner.round()
+                    if time.perf_counter() > warm:
+                        break
                 start = time.perf_counter()
                 runner.round()
                 elapsed = time.perf_counter() - start

@@ -104,7 +104,7 @@ class Ggml(Peer):
     def rest(self) -> None:
         ggml.ggml_threadpool_pause(
             self._pool
-        )  # until the next graph; its threads spin for a tenth of a second
+        )  # its threads would go on spinning
 
 
 PEERS: list[Peer] = [Ggml("Q8_0", ggml.GGML_TYPE_Q8_0), Ggml("f32", ggml.GGML_TYPE_F32)]

@@ -1,5 +1,6 @@
 #include "timing/harness.h"
 
+#include "metal_runtime/drivers/cpu/vector/read_floor.h"
 #include "objects.h"
 #include "timing/planted.h"
 #include "timing/probe.h"
@@ -149,6 +150,13 @@ ProbeTimes probe(const Self<ProbeObject> &self, const Arg<std::string> &work_arg
     return py::make_tuple(sample.gpu.end - sample.gpu.start, double(sample.wall_ns) * 1e-9);
 }
 
+size_t at_least_one(const char *name, const Arg<int64_t> &argument) {
+    const int64_t number = integer(name, argument);
+    if (number < 1)
+        wrong_value(std::string(name) + ": " + std::to_string(number) + ", but it must be at least 1");
+    return static_cast<size_t>(number);
+}
+
 }  // namespace
 
 void bind_timing(py::module_ &module) {
@@ -197,6 +205,29 @@ Args:
     work: "empty" (nothing is copied) or "tiny" (one id is remapped).
     order: "serial", "concurrent", or "barriers" (concurrent, with a barrier between any two dispatches).
     dispatches: how many, from 1 to `most`.)");
+    using Floor = metal::vector::ReadFloor;
+    py::class_<Floor, std::shared_ptr<Floor>>(module, "ReadFloor", py::is_final(),
+                                              R"(Weights that are only read: what no route on a CPU can beat.
+
+Args:
+    sets, bytes: how many, and the length of each, a multiple of 64; in memory like that of packed gates.
+
+Raises:
+    ValueError: sets or bytes.
+    MemoryError: not so much memory.)")
+        .def(py::init([](const Arg<int64_t> &sets, const Arg<int64_t> &bytes) {
+                 return std::make_shared<Floor>(at_least_one("sets", sets), at_least_one("bytes", bytes));
+             }),
+             py::arg("sets"), py::arg("bytes"))
+        .def(
+            "run",
+            [](const Self<Floor> &self, const Arg<int64_t> &repeats) {
+                const size_t count = at_least_one("repeats", repeats);
+                without_gil([&] { self->run(count); });
+            },
+            py::arg("repeats") = 1,
+            "Reads every set in turn, each shared out among Device.threads, and all of them `repeats` "
+            "times.");
 }
 
 }  // namespace qwisp::python

@@ -19,6 +19,7 @@ __all__: list[str] = [
     "Device",
     "DispatchProbe",
     "Gate",
+    "ReadFloor",
     "RouteBias",
     "RouteDiag",
     "RoutePlan",
@@ -694,6 +695,23 @@ class DispatchProbe:
             work: "empty" (nothing is copied) or "tiny" (one id is remapped).
             order: "serial", "concurrent", or "barriers" (concurrent, with a barrier between any two dispatches).
             dispatches: how many, from 1 to `most`.
+        """
+
+class ReadFloor:
+    """
+    Weights that are only read: what no route on a CPU can beat.
+
+    Args:
+        sets, bytes: how many, and the length of each, a multiple of 64; in memory like that of packed gates.
+
+    Raises:
+        ValueError: sets or bytes.
+        MemoryError: not so much memory.
+    """
+    def __init__(self, sets: int, bytes: int) -> None: ...
+    def run(self, repeats: int = 1) -> None:
+        """
+        Reads every set in turn, each shared out among Device.threads, and all of them `repeats` times.
         """
 
 def available_devices() -> list[tuple[str, str]]:
