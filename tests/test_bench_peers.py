@@ -214,9 +214,7 @@ def test_a_killed_bench_leaves_nobody_measuring(tmp_path: Path) -> None:
     bench = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     listed = Path(f"/proc/{bench.pid}/task/{bench.pid}/children")
     try:
-        until(
-            lambda: len(listed.read_text().split()) == 2
-        )  # one measures, one is multiprocessing's own
+        until(lambda: len(listed.read_text().split()) == 2)  # one measures, one is multiprocessing's own
         time.sleep(0.5)
         children = listed.read_text().split()
     finally:

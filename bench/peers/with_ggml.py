@@ -102,9 +102,7 @@ class Ggml(Peer):
         return inds, scores
 
     def rest(self) -> None:
-        ggml.ggml_threadpool_pause(
-            self._pool
-        )  # its threads would go on spinning
+        ggml.ggml_threadpool_pause(self._pool)  # its threads would go on spinning
 
 
 PEERS: list[Peer] = [Ggml("Q8_0", ggml.GGML_TYPE_Q8_0), Ggml("f32", ggml.GGML_TYPE_F32)]
