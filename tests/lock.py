@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 LOCK = Path(__file__).parent / "locked_tests.json"
 GATES = ROOT / "python" / "qwisp_native" / "gates"
-TESTS = ("contract", "field_faults", "gates", "planted", "planted_host", "properties")
+TESTS = ("contract", "field_faults", "gates", "planted", "planted_host", "planted_vector", "properties")
 
 
 def sha(text: str | bytes) -> str:
@@ -51,7 +51,7 @@ def sources() -> dict[str, dict[str, str]]:
     }
     data = [
         *sorted(GATES.glob("data/*")),
-        *sorted(here.glob("faults/*.toml")),
+        *sorted(here.glob("faults/**/*.toml")),
     ]
     files = {str(path.relative_to(ROOT)): sha(path.read_bytes()) for path in data}
     return {"tests": tests, "parts": parts, "files": files}

@@ -18,6 +18,17 @@ QEMU = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
 CMAKE = shutil.which("cmake")
 
 
+OPTIONS = {
+    "CMAKE_SYSTEM_NAME": "Linux",
+    "CMAKE_SYSTEM_PROCESSOR": "aarch64",
+    "CMAKE_CXX_COMPILER": COMPILER,
+    "CMAKE_CROSSCOMPILING_EMULATOR": f"{QEMU};-L;/usr/aarch64-linux-gnu",
+    "DOCTEST_INCLUDE": "/usr/include",  # header only: the host's serves
+    "QWISP_BUILD_PYTHON": "OFF",
+    "QWISP_BUILD_TESTS": "ON",
+}
+
+
 def run(*command: str | Path) -> str:
     words = [str(each) for each in command]
     done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
@@ -29,16 +40,28 @@ def run(*command: str | Path) -> str:
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(not (COMPILER and QEMU and CMAKE), reason="no aarch64 compiler, qemu-user or cmake")
 def test_cpp_tests(tmp_path: Path) -> None:
-    options = {
-        "CMAKE_SYSTEM_NAME": "Linux",
-        "CMAKE_SYSTEM_PROCESSOR": "aarch64",
-        "CMAKE_CXX_COMPILER": COMPILER,
-        "CMAKE_CROSSCOMPILING_EMULATOR": f"{QEMU};-L;/usr/aarch64-linux-gnu",
-        "DOCTEST_INCLUDE": "/usr/include",  # header only: the host's serves
-        "QWISP_BUILD_PYTHON": "OFF",
-        "QWISP_BUILD_TESTS": "ON",
-    }
-    run(str(CMAKE), "-S", ROOT, "-B", tmp_path, *(f"-D{name}={value}" for name, value in options.items()))
+    run(str(CMAKE), "-S", ROOT, "-B", tmp_path, *(f"-D{name}={value}" for name, value in OPTIONS.items()))
     run(str(CMAKE), "--build", tmp_path, "--parallel", str(os.cpu_count() or 1))
     told = run(str(CMAKE).replace("cmake", "ctest"), "--test-dir", tmp_path, "--output-on-failure")
     assert "100% tests passed" in told
+
+
+@pytest.mark.qemu
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(not (COMPILER and QEMU and CMAKE), reason="no aarch64 compiler, qemu-user or cmake")
+def test_neon_bits(tmp_path: Path) -> None:
+    """Only what NEON's vector kernels need: CI takes this one."""
+    run(str(CMAKE), "-S", ROOT, "-B", tmp_path, *(f"-D{name}={value}" for name, value in OPTIONS.items()))
+    run(
+        str(CMAKE),
+        "--build",
+        tmp_path,
+        "--parallel",
+        str(os.cpu_count() or 1),
+        "--target",
+        "qwisp_test_vector",
+    )
+    program = tmp_path / "cpp" / "tests" / "qwisp_test_vector"
+    told = run(str(QEMU), "-L", "/usr/aarch64-linux-gnu", program)
+    assert "neon: " in told
+    assert "portable: " in told

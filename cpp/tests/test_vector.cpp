@@ -1,13 +1,16 @@
-// What the gates cannot see of the vector kernels: the exponential over its domain, memory, and forks.
+// Vector kernels without Python: bits of every target that runs here against the scalar contract (under
+// qemu-user NEON's too, where there is no Python), the exponential over its domain, memory, and forks.
 #include <doctest/doctest.h>
 
 #include <atomic>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -15,6 +18,7 @@
 #include "metal_runtime/drivers/cpu/cpu_memory.h"
 #include "metal_runtime/drivers/cpu/vector/large_pages.h"
 #include "metal_runtime/drivers/cpu/vector/targets.h"
+#include "vector_reference.h"
 
 using namespace qwisp::metal;
 using namespace qwisp::test;
@@ -40,7 +44,15 @@ TEST_CASE("vector: exp is the f32 nearest to that of f64, on every target") {
     }
 }
 
-// The thread sanitizer does not follow a child of a process with threads.
+TEST_CASE("vector: random and adversarial rows have the scalar contract's bits, on every target") {
+    const char *const asked = std::getenv("QWISP_TEST_EXPERT_ROWS");
+    const size_t expert_rows = asked != nullptr ? std::stoul(asked) : 100'000;
+    for (const vector::Target *target : vector::targets()) {
+        MESSAGE(std::string(target->name) << ": " << expert_rows << " expert-rows");
+        CHECK(RandomRows(*target, 1).compare(expert_rows).value_or("") == "");
+    }
+}
+
 TEST_CASE("vector: small allocations share a large page, and none overlap") {
     constexpr uintptr_t kPage = uintptr_t{2} << 20;
     const auto at = [](const std::shared_ptr<std::byte> &memory) {
@@ -65,6 +77,7 @@ TEST_CASE("vector: small allocations share a large page, and none overlap") {
     CHECK_THROWS_AS(vector::large_page_memory(SIZE_MAX), std::bad_alloc);
 }
 
+// The thread sanitizer does not follow a child of a process with threads.
 TEST_CASE("vector: a child finds what is derived from memory unlocked" * doctest::skip(QWISP_SANITIZED)) {
     const auto memory = CpuMemory::allocate(64, Storage::private_);
     std::atomic<bool> ends = false;
