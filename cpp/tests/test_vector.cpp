@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -18,6 +19,7 @@
 #include "metal_runtime/drivers/cpu/cpu_memory.h"
 #include "metal_runtime/drivers/cpu/vector/large_pages.h"
 #include "metal_runtime/drivers/cpu/vector/targets.h"
+#include "metal_runtime/drivers/cpu/vector/team.h"
 #include "vector_reference.h"
 
 using namespace qwisp::metal;
@@ -75,6 +77,30 @@ TEST_CASE("vector: small allocations share a large page, and none overlap") {
         for (size_t i = 0; i < length; i += 4096) CHECK(all[0].get()[i] == std::byte{5});
     }
     CHECK_THROWS_AS(vector::large_page_memory(SIZE_MAX), std::bad_alloc);
+}
+
+TEST_CASE("vector: a helper that fell asleep in a session is woken for large work") {
+    vector::Team &team = vector::Team::shared();
+    team.set_threads(2);
+    {
+        vector::Team::Session session(team, UINT64_MAX);
+        REQUIRE(session.threads() == 2);
+        for (int i = 0; i < 3; i++) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            std::atomic<int> inside = 0;
+            std::atomic<bool> both = false;
+            session.run(2, vector::Team::kWorthWaking, [&](uint32_t) {
+                const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+                inside++;
+                while (!both && std::chrono::steady_clock::now() < end) {
+                    if (inside == 2) both = true;
+                }
+                inside--;
+            });
+            CHECK(both);
+        }
+    }
+    team.set_threads(0);
 }
 
 // The thread sanitizer does not follow a child of a process with threads.

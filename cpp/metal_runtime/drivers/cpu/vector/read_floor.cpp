@@ -49,7 +49,7 @@ void ReadFloor::run(size_t repeats) const {
     const uint32_t parts = session.threads();
     for (size_t set = 0; set < repeats * sets_; set++) {
         const std::byte *const from = memory_.get() + set % sets_ * bytes_;
-        session.run(parts, [&](uint32_t part) {
+        session.run(parts, bytes_, [&](uint32_t part) {
             const size_t first = lines * part / parts;
             read(from + first * kLine, lines * (part + 1) / parts - first);
         });

@@ -2,11 +2,14 @@
 
 #if defined(__linux__)
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #include <algorithm>
 #include <cfenv>
 #include <chrono>
+#include <iterator>
 #include <system_error>
 #include <thread>
 
@@ -18,8 +21,6 @@ namespace {
 
 // Long enough for the host to encode the next command buffer, short enough to cost no one a processor.
 constexpr std::chrono::microseconds kAwake{50};
-// Weights whose reading takes about as long as waking a thread: below, a sleeping helper would come late.
-constexpr uint64_t kWorthWaking = 3u << 19;
 
 void pause() {
 #if defined(__x86_64__)
@@ -74,7 +75,7 @@ Team::Session::~Session() {
 void Team::start_helpers(uint32_t count) {
     try {
         while (helpers_ < count) {
-            start_background_thread([this] { help(); });
+            start_background_thread([this, helper = helpers_.load()] { help(helper); });
             helpers_++;
         }
     } catch (const std::system_error &) {  // no thread to be had: fewer will do
@@ -83,8 +84,24 @@ void Team::start_helpers(uint32_t count) {
 
 void Team::wake() {
     if (sleepers_ == 0) return;
+    keep_off_this_processor();
     wakes_++;
     wakes_.notify_all();
+}
+
+// Linux likes to wake a thread where its waker runs, which goes on computing: the helper would wait there for
+// milliseconds, beside an idle processor.
+void Team::keep_off_this_processor() {
+#if defined(__linux__)
+    cpu_set_t others;
+    const int here = sched_getcpu();
+    if (here < 0 || here >= CPU_SETSIZE || sched_getaffinity(0, sizeof others, &others) != 0) return;
+    CPU_CLR(here, &others);
+    if (CPU_COUNT(&others) == 0) return;
+    for (const std::atomic<int32_t> &id : ids_) {
+        if (id != 0) sched_setaffinity(id, sizeof others, &others);
+    }
+#endif
 }
 
 void Team::share(uint32_t parts, Function function, const void *body) {
@@ -109,7 +126,10 @@ void Team::work_one(uint64_t ticket) {
     left_.fetch_sub(1, std::memory_order_release);
 }
 
-void Team::help() {
+void Team::help([[maybe_unused]] uint32_t helper) {
+#if defined(__linux__)
+    if (helper < std::size(ids_)) ids_[helper] = static_cast<int32_t>(syscall(SYS_gettid));
+#endif
     std::fesetenv(FE_DFL_ENV);  // a thread inherits its maker's
     auto until = std::chrono::steady_clock::now() + kAwake;
     for (uint32_t turn = 1;; turn++) {
@@ -135,6 +155,7 @@ void Team::help() {
 void Team::recover_in_child() {
     helpers_ = 0;
     sleepers_ = 0;
+    for (std::atomic<int32_t> &id : ids_) id = 0;
     busy_ = false;
     left_ = 0;
     ticket_ = (ticket_ >> 32) << 32;

@@ -21,20 +21,22 @@ class Team final : public ForkListener {
 
     class Session {
       public:
-        // `weights` (read once a row) decides whether sleeping helpers are woken.
+        // Sleeping helpers are woken if all that follows reads enough weights (counted once a row).
         Session(Team &team, uint64_t weights);
         ~Session();
         Session(const Session &) = delete;
         Session &operator=(const Session &) = delete;
 
         uint32_t threads() const { return held_ ? threads_ : 1; }
-        // body(part) for each part below `parts`, on any thread; returns when all are done.
+        // body(part) for each part below `parts`, on any thread; returns when all are done. Helpers that fell
+        // asleep since are woken if the parts read enough weights.
         template <typename Body>
-        void run(uint32_t parts, const Body &body) {
+        void run(uint32_t parts, uint64_t weights, const Body &body) {
             if (threads() == 1 || parts == 1) {
                 for (uint32_t part = 0; part < parts; part++) body(part);
                 return;
             }
+            if (weights >= kWorthWaking) team_.wake();
             team_.share(
                 parts, [](const void *of, uint32_t part) { (*static_cast<const Body *>(of))(part); }, &body);
         }
@@ -46,6 +48,8 @@ class Team final : public ForkListener {
     };
 
     static constexpr uint32_t kMost = 4;
+    // Weights whose reading takes about as long as waking a thread: below, a sleeping helper would come late.
+    static constexpr uint64_t kWorthWaking = 3u << 19;
 
   private:
     using Function = void (*)(const void *body, uint32_t part);
@@ -53,14 +57,17 @@ class Team final : public ForkListener {
     Team();
     void share(uint32_t parts, Function function, const void *body);
     void work_one(uint64_t ticket);
-    void help();
+    void help(uint32_t helper);
     void start_helpers(uint32_t count);
     void wake();
+    void keep_off_this_processor();
     void recover_in_child() override;  // which has no helpers
 
     const uint32_t available_;  // processors, kMost at most
     std::atomic<uint32_t> wanted_ = 0;
     std::atomic<uint32_t> helpers_ = 0;
+    std::atomic<int32_t> ids_[kMost - 1] =
+        {};  // of the first helpers, as Linux counts threads; 0: not yet known
     std::atomic<uint32_t> sleepers_ = 0;
     std::atomic<uint32_t> wakes_ = 0;
     std::atomic<bool> busy_ = false;

@@ -147,7 +147,8 @@ void multiply(const Target &target, const Matvec &matvec, Team::Session &session
         const uint32_t rows = std::min(kRowsAtOnce, matvec.rows - first);
         target.convert(matvec.x + first * size_t{gate.hidden}, gate.hidden, rows, converted);
         uint16_t *const logits = out(first);
-        session.run(parts, [&](uint32_t part) {
+        const uint64_t weights = uint64_t{rows} * gate.experts * gate.hidden;
+        session.run(parts, weights, [&](uint32_t part) {
             target.logits(gate, converted, rows, groups * part / parts, groups * (part + 1) / parts, logits);
         });
         for (uint32_t m = 0; m < rows; m++) finish(first + m, logits + m * size_t{gate.experts});
