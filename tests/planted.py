@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,13 +45,18 @@ class Fault:
         """Writes the patched shaders into a folder."""
         for path in (ROOT / "shaders").iterdir():
             shutil.copy(path, folder)
-        for patch in self.patches:
-            path = folder / str(patch["file"])
-            text, wanted = path.read_text(), patch.get("count", 1)
-            found = text.count(str(patch["find"]))
-            if found != wanted:
-                raise ValueError(f"{self.name}: {found} of {wanted} places in {path.name}: {patch['find']!r}")
-            path.write_text(text.replace(str(patch["find"]), str(patch["replace"])))
+        apply_patches(self.name, self.patches, folder)
+
+
+def apply_patches(name: str, patches: Iterable[Mapping[str, str | int]], folder: Path) -> None:
+    """Changes the files of a folder, each place as often as the fault says."""
+    for patch in patches:
+        path = folder / str(patch["file"])
+        text, wanted = path.read_text(), patch.get("count", 1)
+        found = text.count(str(patch["find"]))
+        if found != wanted:
+            raise ValueError(f"{name}: {found} of {wanted} places in {path.name}: {patch['find']!r}")
+        path.write_text(text.replace(str(patch["find"]), str(patch["replace"])))
 
 
 def build_image(shaders: Path, folder: Path) -> Path:

@@ -17,6 +17,11 @@ COMPILER = shutil.which("aarch64-linux-gnu-g++")
 QEMU = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
 CMAKE = shutil.which("cmake")
 
+pytestmark = [
+    pytest.mark.qemu,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(not (COMPILER and QEMU and CMAKE), reason="no aarch64 compiler, qemu-user or cmake"),
+]
 
 OPTIONS = {
     "CMAKE_SYSTEM_NAME": "Linux",
@@ -36,31 +41,22 @@ def run(*command: str | Path) -> str:
     return done.stdout
 
 
-@pytest.mark.qemu
-@pytest.mark.timeout(1800)
-@pytest.mark.skipif(not (COMPILER and QEMU and CMAKE), reason="no aarch64 compiler, qemu-user or cmake")
+def build(folder: Path, *targets: str) -> None:
+    """All of the C++ tests, or those that are named."""
+    run(str(CMAKE), "-S", ROOT, "-B", folder, *(f"-D{name}={value}" for name, value in OPTIONS.items()))
+    chosen = ["--target", *targets] if targets else []
+    run(str(CMAKE), "--build", folder, "--parallel", str(os.cpu_count() or 1), *chosen)
+
+
 def test_cpp_tests(tmp_path: Path) -> None:
-    run(str(CMAKE), "-S", ROOT, "-B", tmp_path, *(f"-D{name}={value}" for name, value in OPTIONS.items()))
-    run(str(CMAKE), "--build", tmp_path, "--parallel", str(os.cpu_count() or 1))
+    build(tmp_path)
     told = run(str(CMAKE).replace("cmake", "ctest"), "--test-dir", tmp_path, "--output-on-failure")
     assert "100% tests passed" in told
 
 
-@pytest.mark.qemu
-@pytest.mark.timeout(1800)
-@pytest.mark.skipif(not (COMPILER and QEMU and CMAKE), reason="no aarch64 compiler, qemu-user or cmake")
 def test_neon_bits(tmp_path: Path) -> None:
     """Only what NEON's vector kernels need: CI takes this one."""
-    run(str(CMAKE), "-S", ROOT, "-B", tmp_path, *(f"-D{name}={value}" for name, value in OPTIONS.items()))
-    run(
-        str(CMAKE),
-        "--build",
-        tmp_path,
-        "--parallel",
-        str(os.cpu_count() or 1),
-        "--target",
-        "qwisp_test_vector",
-    )
+    build(tmp_path, "qwisp_test_vector")
     program = tmp_path / "cpp" / "tests" / "qwisp_test_vector"
     told = run(str(QEMU), "-L", "/usr/aarch64-linux-gnu", program)
     assert "neon: " in told

@@ -200,7 +200,7 @@ def test_table_ratio_and_gaps() -> None:
 def test_floor_reads() -> None:
     floor = _core.ReadFloor(3, 4096)
     floor.run()
-    floor.run(repeats=2)
+    floor.run()
     for sets, size, told in [(0, 64, "sets: 0"), (1, 63, "bytes: 63"), (1, -64, "bytes: -64")]:
         with pytest.raises(ValueError, match=told):
             _core.ReadFloor(sets, size)

@@ -220,14 +220,8 @@ Raises:
              }),
              py::arg("sets"), py::arg("bytes"))
         .def(
-            "run",
-            [](const Self<Floor> &self, const Arg<int64_t> &repeats) {
-                const size_t count = at_least_one("repeats", repeats);
-                without_gil([&] { self->run(count); });
-            },
-            py::arg("repeats") = 1,
-            "Reads every set in turn, each shared out among Device.threads, and all of them `repeats` "
-            "times.");
+            "run", [](const Self<Floor> &self) { without_gil([&] { self->run(); }); },
+            "Reads every set in turn, each shared out among Device.threads.");
 }
 
 }  // namespace qwisp::python

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "half_reference.h"
 #include "metal_runtime/drivers/cpu/vector/target.h"
 
 namespace qwisp::test {
@@ -15,24 +16,7 @@ namespace qwisp::test {
 using metal::vector::Choice;
 using metal::vector::Target;
 
-inline float half_value(uint16_t half) {
-    const int exponent = (half >> 10) & 31, fraction = half & 0x3ff;
-    float value = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
-                                : std::ldexp(static_cast<float>(fraction | 0x400), exponent - 25);
-    if (exponent == 31) value = fraction != 0 ? NAN : INFINITY;
-    return half & 0x8000 ? -value : value;
-}
-
-// To nearest, ties to even: the mode of std::nearbyint.
-inline uint16_t half_of(float value) {
-    const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
-    if (std::isnan(value)) return 0x7e00;
-    const float magnitude = std::fabs(value);
-    if (magnitude >= 65520.0f) return sign | 0x7c00;
-    const int exponent = magnitude < 0x1p-14f ? -14 : std::ilogb(magnitude);
-    const int steps = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
-    return static_cast<uint16_t>(sign + ((exponent + 14) << 10) + steps);  // a carry moves the exponent up
-}
+inline float half_value(uint16_t half) { return static_cast<float>(value_of(half)); }  // exact
 
 template <typename Op>
 float tree(std::vector<float> a, Op op) {
@@ -68,7 +52,7 @@ inline uint16_t scalar_logit(const GateBytes &gate, const std::vector<float> &x,
             lanes[lane] = lanes[lane] + (scaled + biased);
         }
     }
-    return half_of(tree(lanes, add));
+    return nearest(tree(lanes, add));
 }
 
 // Sections 3 and 4.
@@ -99,10 +83,10 @@ inline void scalar_choice(const uint16_t *logits, const Choice &choice, int32_t 
         }
         inds[k] = index[0];
         work[static_cast<size_t>(index[0])] = -INFINITY;
-        scores[k] = half_of(e[static_cast<size_t>(inds[k])] / total);
-        sum = half_value(half_of(sum + half_value(scores[k])));
+        scores[k] = nearest(e[static_cast<size_t>(inds[k])] / total);
+        sum = half_value(nearest(sum + half_value(scores[k])));
     }
-    for (uint32_t k = 0; k < choice.top_k; k++) scores[k] = half_of(half_value(scores[k]) / sum);
+    for (uint32_t k = 0; k < choice.top_k; k++) scores[k] = nearest(half_value(scores[k]) / sum);
 }
 
 class RandomRows {
@@ -116,7 +100,7 @@ class RandomRows {
             const bool wild = below(2) != 0;
             const GateBytes gate = make_gate(hidden, experts, wild);
             std::vector<uint16_t> x(size_t{rows} * hidden);
-            for (uint16_t &half : x) half = wild ? any_finite() : half_of(normal_(random_));
+            for (uint16_t &half : x) half = wild ? any_finite() : nearest(normal_(random_));
             if (wild && below(2) != 0) x[below(static_cast<uint32_t>(x.size()))] = special();
             const std::string where = "M=" + std::to_string(rows) + " E=" + std::to_string(experts) +
                                       " H=" + std::to_string(hidden) + (wild ? " wild" : " dense");
@@ -151,19 +135,14 @@ class RandomRows {
         constexpr uint16_t kSpecial[] = {0x7c00, 0xfc00, 0x7e00, 0x8000};
         return kSpecial[below(4)];
     }
-    static bool same(uint16_t a, uint16_t b) {
-        const auto nan = [](uint16_t half) { return (half & 0x7fff) > 0x7c00; };
-        return a == b || (nan(a) && nan(b));
-    }
-
     GateBytes make_gate(uint32_t hidden, uint32_t experts, bool wild) {
         GateBytes gate{hidden, experts, {}, {}, {}};
         gate.weight.resize(size_t{experts} * hidden);
         for (uint8_t &byte : gate.weight) byte = static_cast<uint8_t>(below(256));
         for (size_t i = 0; i < size_t{experts} * (hidden / 64); i++) {
             const float scale = 0.001f * (1.0f + std::fabs(normal_(random_)));
-            gate.scales.push_back(wild ? any_finite() : half_of(scale));
-            gate.biases.push_back(wild ? any_finite() : half_of(-128.0f * scale));
+            gate.scales.push_back(wild ? any_finite() : nearest(scale));
+            gate.biases.push_back(wild ? any_finite() : nearest(-128.0f * scale));
         }
         return gate;
     }

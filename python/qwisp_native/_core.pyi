@@ -709,9 +709,9 @@ class ReadFloor:
         MemoryError: not so much memory.
     """
     def __init__(self, sets: int, bytes: int) -> None: ...
-    def run(self, repeats: int = 1) -> None:
+    def run(self) -> None:
         """
-        Reads every set in turn, each shared out among Device.threads, and all of them `repeats` times.
+        Reads every set in turn, each shared out among Device.threads.
         """
 
 def available_devices() -> list[tuple[str, str]]:

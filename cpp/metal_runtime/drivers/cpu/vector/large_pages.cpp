@@ -13,7 +13,6 @@ namespace qwisp::metal::vector {
 namespace {
 
 constexpr size_t kLargePage = size_t{2} << 20;
-constexpr size_t kLine = 64;
 
 constexpr size_t round_up(size_t length, size_t unit) { return (length + unit - 1) / unit * unit; }
 
@@ -37,7 +36,7 @@ Shared &shared = *new Shared;  // never destroyed: queue threads outlive main
 
 std::shared_ptr<std::byte> large_page_memory(size_t length) {
     if (length > SIZE_MAX - kLargePage) throw std::bad_alloc();
-    length = round_up(length, kLine);
+    length = round_up(length, kCacheLine);
     const std::lock_guard lock(shared.mutex);
     std::shared_ptr<std::byte> pages = shared.pages.lock();
     if (!pages || length > shared.length - shared.used) {

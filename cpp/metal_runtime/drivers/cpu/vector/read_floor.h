@@ -11,8 +11,8 @@ class ReadFloor {
     // Throws std::invalid_argument: bytes is no multiple of 64. std::bad_alloc.
     ReadFloor(size_t sets, size_t bytes);
 
-    // Reads all of them in turn, `repeats` times, each set shared out among the team's threads.
-    void run(size_t repeats) const;
+    // Reads all of them in turn, each shared out among the team's threads.
+    void run() const;
 
   private:
     size_t sets_, bytes_;
