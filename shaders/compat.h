@@ -1,6 +1,7 @@
 // Address-space words and kernel signatures for every compiler that reads the shaders:
 // Metal's own, the C++ compiler (the software device; cpp/metal_runtime/drivers/cpu/msl.h supplies the
-// language), and clang's C++ for OpenCL (an address-space check; tests/opencl/compat_opencl.h).
+// language), NVRTC (cpp/metal_runtime/drivers/cuda/msl_cuda.h), and clang's C++ for OpenCL (an address-space
+// check; tests/opencl/compat_opencl.h).
 #pragma once
 
 #if defined(__METAL_VERSION__)
@@ -28,6 +29,10 @@ using namespace metal;
 #elif defined(__OPENCL_CPP_VERSION__)
 
 #include "compat_opencl.h"
+
+#elif defined(__CUDACC_RTC__)
+
+#include "msl_cuda.h"
 
 #else
 

@@ -2,6 +2,11 @@
 
 #include "metal_runtime/device/device.h"
 #include "metal_runtime/drivers/cpu/cpu_driver.h"
+#if !defined(__APPLE__)
+#include "metal_runtime/drivers/cuda/cuda_driver.h"
+#include "metal_runtime/drivers/cuda/cubin_cache.h"
+#include "metal_runtime/drivers/cuda/nvrtc.h"
+#endif
 
 namespace qwisp::metal {
 namespace {
@@ -12,7 +17,39 @@ MTL::Device *cpu_device() {
     return device;
 }
 
+#if defined(__APPLE__)
+struct CudaDevice {
+    MTL::Device *device = nullptr;
+    std::string why = "no NVIDIA GPU works with macOS";
+};
+#else
+struct CudaDevice {
+    MTL::Device *device = nullptr;
+    std::string why;
+
+    CudaDevice() {
+        if (auto driver = find_cuda_driver(&why)) device = new_device(std::move(driver));
+    }
+};
+#endif
+
+const CudaDevice &cuda_device() {
+    static const CudaDevice *const once = new CudaDevice;
+    return *once;
+}
+
 }  // namespace
+
+std::string why_no_cuda_device() { return cuda_device().why; }
+
+#if defined(__APPLE__)
+void set_up_cuda(std::vector<std::string>, std::string) {}
+#else
+void set_up_cuda(std::vector<std::string> nvrtc_paths, std::string cache_folder) {
+    cuda::set_nvrtc_paths(std::move(nvrtc_paths));
+    cuda::set_cubin_folder(std::move(cache_folder));
+}
+#endif
 
 Driver *driver_of(const MTL::Device *device) {
     const DeviceCore *const core = core_of(device);
@@ -34,12 +71,16 @@ std::optional<uint64_t> shuffle_seed(const MTL::Device *device) {
 }  // namespace qwisp::metal
 
 using qwisp::metal::cpu_device;
+using qwisp::metal::cuda_device;
 
 extern "C" {
 
 NS::Array *qwisp_copy_software_devices() {
     const qwisp::metal::PoolScope pool;
-    return NS::Array::array(cpu_device())->retain();
+    MTL::Device *const devices[] = {cpu_device(), cuda_device().device};
+    const bool has_cuda = devices[1] != nullptr;
+    const NS::Object *const listed[] = {has_cuda ? devices[1] : devices[0], devices[0]};
+    return NS::Array::array(listed, has_cuda ? 2 : 1)->retain();
 }
 
 #if !defined(__APPLE__)

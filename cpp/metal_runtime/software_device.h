@@ -1,4 +1,4 @@
-// Metal devices made of software.
+// Metal devices that are not Apple's: made of software, or of another maker's hardware.
 //
 // Off macOS they are also what MTL::CreateSystemDefaultDevice() and MTL::CopyAllDevices() return. On macOS,
 // where those return Apple's devices, only the functions here give them.
@@ -8,14 +8,23 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "metal_runtime/device/driver.h"
 #include "metal_runtime/device/validation.h"
 
-// The cpu device, always the same object. Owned by the caller.
+// The cuda device, where there is one that can be used, and the cpu device; always the same objects. Owned by
+// the caller.
 extern "C" NS::Array *qwisp_copy_software_devices();
 
 namespace qwisp::metal {
+
+// Why there is no cuda device; empty if there is one.
+std::string why_no_cuda_device();
+// For the cuda device, before the first call of anything else here: more places to look for the runtime
+// compiler, and the folder that keeps its results (empty: none).
+void set_up_cuda(std::vector<std::string> nvrtc_paths, std::string cache_folder);
 
 // Another device over any driver. Owned by the caller; the driver lives as long as anything made from the
 // device.

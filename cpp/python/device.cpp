@@ -141,8 +141,8 @@ DevicePtr make_device(const Arg<std::optional<std::string>> &kind_arg,
         return value.is_none() ? std::string() : text(name, Arg<std::string>{value});
     };
     const std::string kind = chosen("kind", kind_arg.value, "device");
-    if (!kind_arg.is_none() && kind != "cpu" && kind != "metal") {
-        wrong_value("kind: '" + kind + "', but it must be 'cpu' or 'metal'");
+    if (!kind_arg.is_none() && kind != "cpu" && kind != "cuda" && kind != "metal") {
+        wrong_value("kind: '" + kind + "', but it must be 'cpu', 'cuda' or 'metal'");
     }
     const Contract contract = contract_value(chosen("contract", contract_arg.value, "contract"));
     std::string shaders;

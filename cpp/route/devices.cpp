@@ -20,8 +20,8 @@ DeviceList take(NS::Array *array) {
     return devices;
 }
 
-DeviceEntry entry(const char *kind, const NS::SharedPtr<MTL::Device> &device) {
-    return {kind, device->name()->utf8String(), device};
+DeviceEntry entry(std::string kind, const NS::SharedPtr<MTL::Device> &device) {
+    return {std::move(kind), device->name()->utf8String(), device};
 }
 
 }  // namespace
@@ -36,7 +36,9 @@ std::vector<DeviceEntry> available_devices() {
             entries.push_back(entry("metal", device));
         }
     }
-    for (const auto &device : software) entries.push_back(entry("cpu", device));
+    for (const auto &device : software) {
+        entries.push_back(entry(std::string(metal::driver_of(device.get())->name()), device));
+    }
     return entries;
 }
 

@@ -8,12 +8,12 @@
 namespace qwisp {
 
 struct DeviceEntry {
-    std::string kind;  // "metal": Metal's own devices; "cpu": the software device
+    std::string kind;  // "metal": Apple's devices; "cuda": an NVIDIA GPU; "cpu": the software device
     std::string name;
     NS::SharedPtr<MTL::Device> device;
 };
 
-// Metal's own devices first, then the software devices; each device once.
+// The best first; each device once.
 std::vector<DeviceEntry> available_devices();
 
 }  // namespace qwisp

@@ -7,10 +7,11 @@ from typing import Literal
 
 from . import _core
 
-Kind = Literal["cpu", "metal"]
+Kind = Literal["cpu", "cuda", "metal"]
 
 _ABSENT: dict[Kind, str] = {
     "metal": "no Apple GPU with Metal (macOS only)",
+    "cuda": "no usable NVIDIA GPU",
     "cpu": "this build has no software device",
 }
 

@@ -71,10 +71,10 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         "QWISP_DEVICE",
         "",
-        "cpu, metal",
+        "cpu, cuda, metal",
         "the device of Device(); unset: the best that there is",
         "device",
-        _choice({"cpu": "cpu", "metal": "metal"}),
+        _choice({"cpu": "cpu", "cuda": "cuda", "metal": "metal"}),
     ),
     Variable(
         "QWISP_FUSE_ROUTE",
@@ -149,7 +149,7 @@ VARIABLES: tuple[Variable, ...] = (
 class Settings:
     """What the environment asks for. None: nothing."""
 
-    device: Literal["cpu", "metal"] | None
+    device: Literal["cpu", "cuda", "metal"] | None
     fuse: Fuse
     contract: Literal["off", "compiler"]
     shader_dir: Path | None

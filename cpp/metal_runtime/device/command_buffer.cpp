@@ -207,11 +207,14 @@ std::string CommandBufferState::released_too_early() const {
     return {};
 }
 
-std::string CommandBufferState::run_commands(const std::vector<Command> &commands) const {
+std::string CommandBufferState::run_commands(const std::vector<Command> &commands) {
     if (commands.empty()) return {};
     const DefaultFloats floats;
+    double seconds = -1;
     try {
-        return core_->driver->run(commands);
+        std::string fault = core_->driver->run_timed(commands, &seconds);
+        if (seconds >= 0) device_seconds_ += seconds;
+        return fault;
     } catch (const std::exception &error) {
         return std::string("the driver failed: ") + error.what();
     }
@@ -243,7 +246,8 @@ void CommandBufferState::run(MTL::CommandBuffer *self) noexcept {
     }
     kernel_end = gpu_start = now();
     const std::string fault = execute();
-    gpu_end = now();
+    // The device's own clock, where it has one and the command buffer waits for nothing in between.
+    gpu_end = device_seconds_ > 0 && storage_->segments.size() == 1 ? gpu_start + device_seconds_ : now();
     finish(self, MTL::CommandBufferErrorPageFault, fault);
 }
 

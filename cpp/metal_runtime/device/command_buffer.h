@@ -72,7 +72,7 @@ class CommandBufferState {
     bool is_plain() const;
     [[noreturn]] void refuse_commit(Misuse misuse, const std::string &message);
     std::string execute();
-    std::string run_commands(const std::vector<Command> &commands) const;
+    std::string run_commands(const std::vector<Command> &commands);
     std::string released_too_early() const;
     void finish(MTL::CommandBuffer *self, MTL::CommandBufferError code, const std::string &fault);
 
@@ -95,6 +95,7 @@ class CommandBufferState {
     bool scheduled_ = false, done_ = false;  // guarded by the queue
     std::atomic<MTL::CommandBufferStatus> status_ = MTL::CommandBufferStatusNotEnqueued;
     MTL::CommandBufferError error_code_ = MTL::CommandBufferErrorNone;
+    double device_seconds_ = 0;  // as the device itself counts them
     std::string fault_;
 };
 

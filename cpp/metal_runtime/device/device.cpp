@@ -65,7 +65,7 @@ void add_properties(objc::PayloadClass<State> &cls) {
                 })
         .method("currentAllocatedSize",
                 [](const State &self) -> NS::UInteger { return self.core->allocated; })
-        .method("hasUnifiedMemory", [](const State &) { return true; })
+        .method("hasUnifiedMemory", [](const State &self) { return self.core->limits.unified_memory; })
         .method("isLowPower", [](const State &) { return false; })
         .method("isHeadless", [](const State &) { return true; })
         .method("isRemovable", [](const State &) { return false; })

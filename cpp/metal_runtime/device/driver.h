@@ -118,6 +118,7 @@ struct Limits {
     size_t max_threads_per_threadgroup, max_threadgroup_memory, max_buffer_length, simd_width;
     bool nonuniform_threadgroups = false;  // runs grids that are no multiple of the threadgroup
     size_t working_set = 0;                // bytes that may well be in use at a time; 0: max_buffer_length
+    bool unified_memory = true;            // false: shared memory is far from the device, private memory near
 };
 
 // All calls may come from several threads at once. Queues run their command buffers on threads of their own,
@@ -138,6 +139,9 @@ class Driver {
                                             std::string *error) = 0;
     // Runs the commands in order and returns an empty string, or the fault's message. Never throws.
     virtual std::string run(const std::vector<Command> &commands) = 0;
+    // The same. A driver that has a clock of the device's own puts the time that the commands took into
+    // `seconds`, and leaves it alone otherwise.
+    virtual std::string run_timed(const std::vector<Command> &commands, double *) { return run(commands); }
 
     // Order of threads and threadgroups: shuffled by this seed, or the natural one. Drivers may ignore it.
     virtual std::optional<uint64_t> shuffle_seed() const { return std::nullopt; }

@@ -39,7 +39,7 @@ def _seconds(text: str) -> float:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what `bench` and `tune` share."""
     parser.add_argument(
-        "--device", choices=("cpu", "metal"), help="default: QWISP_DEVICE, or the best there is"
+        "--device", choices=("cpu", "cuda", "metal"), help="default: QWISP_DEVICE, or the best there is"
     )
     parser.add_argument("--rows", type=_natural, nargs="+", default=[1, 2, 4, 8], metavar="M")
     parser.add_argument("--hidden", type=_natural, default=2048, metavar="H")

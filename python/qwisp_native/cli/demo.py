@@ -34,7 +34,7 @@ TOP_TWO_ORDER = [2, 1, 0, 128, 64, 192, 32, 160]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `demo`."""
     parser.add_argument(
-        "--device", choices=("cpu", "metal"), help="default: QWISP_DEVICE, or the best there is"
+        "--device", choices=("cpu", "cuda", "metal"), help="default: QWISP_DEVICE, or the best there is"
     )
     parser.add_argument(
         "--keep", type=Path, metavar="FOLDER", help="leave the checkpoint here, in a new folder"

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fuse", choices=FUSE, help="as QWISP_FUSE_ROUTE, or `pair`; default: what that says"
     )
     parser.add_argument(
-        "--device", choices=("cpu", "metal"), help="default: QWISP_DEVICE, or the best there is"
+        "--device", choices=("cpu", "cuda", "metal"), help="default: QWISP_DEVICE, or the best there is"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 

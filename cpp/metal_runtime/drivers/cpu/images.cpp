@@ -39,6 +39,8 @@ const KernelImage *find_image(std::string_view text, bool contracted) {
     return found;
 }
 
+const KernelImage *own_image() { return qwisp_plain_image(); }
+
 bool is_own_image(const KernelImage &image) { return &image == qwisp_plain_image(); }
 
 std::string load_kernel_image(const std::string &path) {

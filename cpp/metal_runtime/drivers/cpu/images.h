@@ -10,6 +10,8 @@ namespace qwisp::simt {
 // The image of exactly this text, or null.
 const KernelImage *find_image(std::string_view text, bool contracted);
 
+// The package's own text without contraction.
+const KernelImage *own_image();
 // The package's own text without contraction: the one that the vector kernels stand for.
 bool is_own_image(const KernelImage &image);
 

@@ -1,0 +1,69 @@
+#include "cuda_memory.h"
+
+#include <cstring>
+
+namespace qwisp::metal {
+
+using cuda::api;
+using cuda::kSuccess;
+
+CudaMemory::CudaMemory(std::shared_ptr<cuda::Gpu> gpu, cuda::DevicePointer address, size_t length)
+    : gpu_(std::move(gpu)), address_(address), length_(length) {}
+
+std::unique_ptr<CudaMemory> CudaMemory::allocate(std::shared_ptr<cuda::Gpu> gpu, size_t length,
+                                                 Storage storage) {
+    const cuda::Current current(*gpu);
+    if (!current) return nullptr;
+    auto memory = std::make_unique<CudaMemory>(std::move(gpu), 0, length);
+    if (storage == Storage::private_) {
+        if (api()->allocate(&memory->address_, length) != kSuccess) return nullptr;
+        memory->origin_ = Origin::device;
+        // On the default stream, and waited for: a stream of the driver's own would not wait for it.
+        if (api()->fill(memory->address_, 0, length, nullptr) != kSuccess ||
+            api()->stream_wait(nullptr) != kSuccess) {
+            return nullptr;
+        }
+        return memory;
+    }
+    if (api()->host_allocate(&memory->host_, length, cuda::kHostPortable | cuda::kHostMapped) != kSuccess) {
+        return nullptr;
+    }
+    memory->origin_ = Origin::host;
+    std::memset(memory->host_, 0, length);
+    if (api()->host_pointer(&memory->address_, memory->host_, 0) != kSuccess) return nullptr;
+    return memory;
+}
+
+std::unique_ptr<CudaMemory> CudaMemory::wrap(std::shared_ptr<cuda::Gpu> gpu, void *contents, size_t length) {
+    const cuda::Current current(*gpu);
+    if (!current) return nullptr;
+    auto memory = std::make_unique<CudaMemory>(std::move(gpu), 0, length);
+    if (api()->host_register(contents, length, cuda::kHostPortable | cuda::kHostMapped) != kSuccess) {
+        return nullptr;
+    }
+    memory->origin_ = Origin::wrapped;
+    memory->host_ = contents;
+    if (api()->host_pointer(&memory->address_, contents, 0) != kSuccess) return nullptr;
+    return memory;
+}
+
+CudaMemory::~CudaMemory() {
+    if (origin_ == Origin::foreign) return;
+    const cuda::Current current(*gpu_);
+    if (!current) return;  // lost: it went with the context
+    switch (origin_) {
+        case Origin::device:
+            api()->free(address_);
+            break;
+        case Origin::host:
+            api()->host_free(host_);
+            break;
+        case Origin::wrapped:
+            api()->host_unregister(host_);
+            break;
+        case Origin::foreign:
+            break;
+    }
+}
+
+}  // namespace qwisp::metal
