@@ -10,6 +10,8 @@
 using namespace metal;
 
 #define QWISP_KERNEL(name) kernel void name
+#define QWISP_KERNEL_OF(name, threads) [[kernel, max_total_threads_per_threadgroup(threads)]] void name
+#define QWISP_USES(...)
 #define QWISP_BUFFER(T, name, slot) device T *name [[buffer(slot)]]
 #define QWISP_BUFFER_IF(T, name, slot, constant_) device T *name [[buffer(slot), function_constant(constant_)]]
 #define QWISP_ARGS(T, name, slot) constant T &name [[buffer(slot)]]
@@ -41,6 +43,8 @@ using namespace qwisp::simt;
 
 // The binder passes the built-ins of QWISP_THREAD_ARGS in this order.
 #define QWISP_KERNEL(name) static void name
+#define QWISP_KERNEL_OF(name, threads) static void name
+#define QWISP_USES(...) [[maybe_unused]] Uses<__VA_ARGS__> uses,
 #define QWISP_BUFFER(T, name, slot) BufferArg<T, #name, slot> name
 #define QWISP_BUFFER_IF(T, name, slot, constant_) BufferArgIf<T, #name, slot, constant_##Index> name
 #define QWISP_ARGS(T, name, slot) ConstantArg<T, #name, slot> name
@@ -56,3 +60,14 @@ using namespace qwisp::simt;
 #endif
 
 #define QWISP_NEGATIVE_INFINITY as_type<float>(0xff800000u)
+
+// Words that only CUDA gives a meaning. QWISP_WEIGHTS: a buffer that the kernel may read before
+// QWISP_AWAIT_PREVIOUS(), from where on it may read what the dispatch before it wrote, and write;
+// QWISP_LET_NEXT_START(): from here on the next dispatch may start.
+#if !defined(__CUDACC_RTC__)
+#define QWISP_WEIGHTS(T, name, slot) QWISP_BUFFER(T, name, slot)
+#define QWISP_LET_NEXT_START() (void)0
+#define QWISP_AWAIT_PREVIOUS() (void)0
+
+inline float byte_at(uint word, uint i) { return float((word >> (8 * i)) & 0xffu); }
+#endif

@@ -3,6 +3,9 @@
 #include "compat.h"
 #include "route_types.h"
 
+// What one lane's eight columns add: one text, so that a compiler that contracts does so alike everywhere.
+inline float group_term(float scale, float accum, float sum, float bias) { return scale * accum + sum * bias; }
+
 // `logits` receives simd_sum of the experts first .. first + 3, in every lane. All lanes call it.
 inline void qmm8_simdgroup(QWISP_DEVICE(const half) x, QWISP_DEVICE(const uchar) weight,
                            QWISP_DEVICE(const half) scales, QWISP_DEVICE(const half) biases, uint hidden,
@@ -22,7 +25,7 @@ inline void qmm8_simdgroup(QWISP_DEVICE(const half) x, QWISP_DEVICE(const uchar)
             float accum = 0.0f;
             for (uint i = 0; i < 8; i++) accum += xs[i] * float(weight[at + i]);
             const uint pair = at / kQuantGroup;  // hidden is a multiple of the group
-            result[r] += float(scales[pair]) * accum + sum * float(biases[pair]);
+            result[r] += group_term(float(scales[pair]), accum, sum, float(biases[pair]));
         }
     }
     for (uint r = 0; r < kExpertsPerSimd; r++) logits[r] = simd_sum(result[r]);

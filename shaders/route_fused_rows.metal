@@ -4,13 +4,8 @@
 #endif
 #pragma METAL fp math_mode(safe)
 #include "qmm8.h"
+#include "route_constants.h"
 #include "topk_simd.h"
-
-QWISP_CONSTANT(bool, kUseBias);
-QWISP_CONSTANT(bool, kWriteLogits);
-QWISP_CONSTANT(uint, kHidden);
-QWISP_CONSTANT(uint, kExperts);
-QWISP_CONSTANT(uint, kTopK);
 
 // One threadgroup a row: the logits stay in threadgroup memory. Any number of whole simdgroups.
 QWISP_KERNEL(route_fused_rows_single)(QWISP_BUFFER(const half, x, kFusedX),

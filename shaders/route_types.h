@@ -12,8 +12,11 @@ typedef uint uint32_t;
     X(qmm8_rows)               \
     X(route_top8_rows)         \
     X(route_top8_rows_bias)    \
+    X(qmm8_rows_split)         \
+    X(route_top8_rows_wide)    \
     X(route_fused_rows_single) \
     X(route_fused_rows_last)   \
+    X(route_fused_rows_split)  \
     X(diag_copy_route)         \
     X(slot_remap_rows)
 
@@ -30,6 +33,11 @@ enum RouteLimit : uint32_t {
     kExpertsPerSimd = 4,
     kExpertsPerGroup = 8,
     kMaxSingleThreads = 1024,
+    kSplitThreads = 256,  // 8 simdgroups of the kernels in route_split_rows.metal
+    kSplitSimdgroups = 8,
+    kSplitExperts = 2,      // a threadgroup
+    kSplitColumns = 2048,   // that a threadgroup's threads cover at once, 8 each
+    kSplitAlignment = 16,   // bytes: what x must be aligned to
     kCopyThreads = 256,  // diag_copy_route, slot_remap_rows
 };
 
@@ -46,13 +54,13 @@ enum FusedSlot : uint32_t {
     kFusedArgs,
     kFusedLogits,    // with kWriteLogits
     kFusedResident,  // with kUseBias
-    kFusedArrivals,  // route_fused_rows_last only: uint32 [rows], 0 between launches
-    kFusedWords,     // route_fused_rows_last only: uint32 [rows, E], 0 between launches
+    kFusedArrivals,  // last and split only: uint32 [rows], 0 between launches
+    kFusedWords,     // last and split only: uint32 [rows, E] or [rows, E / 2], 0 between launches
 };
 enum DiagSlot : uint32_t { kDiagInds, kDiagLogits, kDiagIndsOut, kDiagLogitsOut, kDiagArgs };
 enum RemapSlot : uint32_t { kRemapInds, kRemapTable, kRemapArgs };
 
-// Function constants of the fused kernels. They are compile-time there, so that E, K and H unroll.
+// Function constants (route_constants.h).
 enum FusedConstant : uint32_t {
     kUseBiasIndex,
     kWriteLogitsIndex,

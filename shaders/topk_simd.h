@@ -23,23 +23,49 @@ inline uint order_key(float value) {
     return (bits & 0x80000000u) != 0 ? ~bits : bits ^ 0x80000000u;
 }
 
+inline float half_of_key(uint key) {
+    const uint bits = (key & 0x8000u) != 0 ? key ^ 0x8000u : key ^ 0xffffu;
+    return float(as_type<half>(ushort(bits)));
+}
+
+// The larger of two keys first.
+inline void order_keys(QWISP_THREAD(uint) key, uint a, uint b) {
+    const uint larger = key[a] > key[b] ? key[a] : key[b];
+    key[b] = key[a] > key[b] ? key[b] : key[a];
+    key[a] = larger;
+}
+// Batcher's odd-even merge sort of a lane's eight keys.
+inline void sort_keys(QWISP_THREAD(uint) key) {
+    static_assert(QWISP_SLOTS == 8, "the network is for eight");
+    for (uint i = 0; i < 8; i += 2) order_keys(key, i, i + 1);
+    for (uint i = 0; i < 8; i += 4) {
+        order_keys(key, i, i + 2);
+        order_keys(key, i + 1, i + 3);
+        order_keys(key, i + 1, i + 2);
+    }
+    for (uint i = 0; i < 4; i++) order_keys(key, i, i + 4);
+    for (uint i = 2; i < 4; i++) order_keys(key, i, i + 2);
+    for (uint i = 1; i < 7; i += 2) order_keys(key, i, i + 1);
+}
+
 // Each choose function returns the k-th winner in lane k.
 
-// No bias: value and rank fit one 24-bit key.
+// No bias: value and rank fit one 24-bit key, and no two keys are equal.
 inline uint choose_by_logit(QWISP_THREAD(const half) logit, uint top_k, uint lane) {
     uint key[QWISP_SLOTS];
     for (uint j = 0; j < QWISP_SLOTS; j++) key[j] = (order_key(logit[j]) << 8) | tie_rank(lane + kSimdWidth * j);
+    sort_keys(key);
     const uint infinite = (order_key(half(QWISP_NEGATIVE_INFINITY)) << 8) | 0xffu;
     uint won = 0;
     for (uint k = 0; k < top_k; k++) {
-        uint best = key[0];
-        for (uint j = 1; j < QWISP_SLOTS; j++) best = key[j] > best ? key[j] : best;
-        best = simd_max(best);
-        for (uint j = 0; j < QWISP_SLOTS; j++) key[j] = key[j] == best ? 0 : key[j];
-        // Only -inf is left: slot 0 keeps the whole tree, chosen before or not.
-        if (lane == k) won = best <= infinite ? 0 : slot_of_rank(best & 0xffu);
+        const uint best = simd_max(key[0]);
+        const bool is_mine = key[0] == best;
+        for (uint j = 0; j + 1 < QWISP_SLOTS; j++) key[j] = is_mine ? key[j + 1] : key[j];
+        key[QWISP_SLOTS - 1] = is_mine ? 0 : key[QWISP_SLOTS - 1];
+        won = lane == k ? best : won;
     }
-    return won;
+    // Only -inf is left: slot 0 keeps the whole tree, chosen before or not.
+    return won <= infinite ? 0 : slot_of_rank(won & 0xffu);
 }
 
 // Biased: 32-bit values, so the rank is a second maximum.
@@ -99,53 +125,76 @@ inline uint choose_by_tree(QWISP_THREAD(float) work, uint top_k, uint lane) {
 
 inline bool is_nan(half value) { return (as_type<ushort>(value) & 0x7fffu) > 0x7c00u; }
 
-// `logit[j]` is slot lane + 32 j, -inf above the experts; `boost[j]` is what the bias adds to it.
-// All lanes of one simdgroup call it; top_k <= kMaxFusedTopK.
-inline void route_row_simd(QWISP_THREAD(const half) logit, QWISP_THREAD(const float) boost, bool biased,
-                           uint experts, uint top_k, uint lane, QWISP_DEVICE(int) inds,
-                           QWISP_DEVICE(half) scores) {
+inline bool row_has_nan(QWISP_THREAD(const half) logit) {
     bool nan = false;
-    float maximum = float(logit[0]);
-    for (uint j = 0; j < QWISP_SLOTS; j++) {
-        nan = nan || is_nan(logit[j]);
-        maximum = fmax(maximum, float(logit[j]));
-    }
-    for (uint s = kSimdWidth / 2; s > 0; s /= 2) maximum = fmax(maximum, simd_shuffle_xor(maximum, s));
+    for (uint j = 0; j < QWISP_SLOTS; j++) nan = nan || is_nan(logit[j]);
+    return simd_any(nan);
+}
 
-    float exponential[QWISP_SLOTS];
-    float sum[QWISP_SLOTS];
+// The tree of max, in which a NaN loses.
+inline float row_maximum(QWISP_THREAD(const half) logit, bool nan) {
+    if (!nan) {
+        uint best = order_key(logit[0]);
+        for (uint j = 1; j < QWISP_SLOTS; j++) best = order_key(logit[j]) > best ? order_key(logit[j]) : best;
+        return half_of_key(simd_max(best));
+    }
+    float maximum = float(logit[0]);
+    for (uint j = 1; j < QWISP_SLOTS; j++) maximum = fmax(maximum, float(logit[j]));
+    for (uint s = kSimdWidth / 2; s > 0; s /= 2) maximum = fmax(maximum, simd_shuffle_xor(maximum, s));
+    return maximum;
+}
+
+inline uint choose(QWISP_THREAD(const half) logit, QWISP_THREAD(const float) boost, bool biased, bool nan,
+                   uint top_k, uint lane) {
+    if (!nan && !biased) return choose_by_logit(logit, top_k, lane);
     float value[QWISP_SLOTS];
     for (uint j = 0; j < QWISP_SLOTS; j++) {
-        const float lg = float(logit[j]);
-        exponential[j] = lane + kSimdWidth * j < experts ? precise::exp(lg - maximum) : 0.0f;
-        sum[j] = exponential[j];
-        value[j] = biased ? lg + boost[j] : lg;
+        value[j] = biased ? float(logit[j]) + boost[j] : float(logit[j]);
     }
+    return nan ? choose_by_tree(value, top_k, lane) : choose_by_value(value, top_k, lane);
+}
+
+// The tree of +, in every lane.
+inline float sum_tree(QWISP_THREAD(float) sum) {
     for (uint s = QWISP_SLOTS / 2; s > 0; s /= 2) {
         for (uint j = 0; j < s; j++) sum[j] = sum[j] + sum[j + s];
     }
     float total = sum[0];
     for (uint s = kSimdWidth / 2; s > 0; s /= 2) total = total + simd_shuffle_xor(total, s);
+    return total;
+}
 
-    uint won;
-    if (simd_any(nan)) {
-        won = choose_by_tree(value, top_k, lane);
-    } else if (biased) {
-        won = choose_by_value(value, top_k, lane);
-    } else {
-        won = choose_by_logit(logit, top_k, lane);
-    }
-
-    float winner = 0.0f;  // the exponential of this lane's expert, from the lane that owns its slot
-    for (uint j = 0; j < QWISP_SLOTS; j++) {
-        const float candidate = simd_shuffle(exponential[j], won % kSimdWidth);
-        winner = won / kSimdWidth == j ? candidate : winner;
-    }
-    const half gate = half(winner / total);
+// `gate` and `won` are the k-th winner's in lane k.
+inline void write_route(half gate, uint won, uint top_k, uint lane, QWISP_DEVICE(int) inds,
+                        QWISP_DEVICE(half) scores) {
     half denominator = half(0.0f);
     for (uint k = 0; k < top_k; k++) denominator = denominator + simd_shuffle(gate, k);
     if (lane < top_k) {
         inds[lane] = int(won);
         scores[lane] = gate / denominator;
     }
+}
+
+// `logit[j]` is slot lane + 32 j, -inf above the experts; `boost[j]` is what the bias adds to it.
+// All lanes of one simdgroup call it; top_k <= kMaxFusedTopK.
+inline void route_row_simd(QWISP_THREAD(const half) logit, QWISP_THREAD(const float) boost, bool biased,
+                           uint experts, uint top_k, uint lane, QWISP_DEVICE(int) inds,
+                           QWISP_DEVICE(half) scores) {
+    const bool nan = row_has_nan(logit);
+    const float maximum = row_maximum(logit, nan);
+    float exponential[QWISP_SLOTS];
+    float sum[QWISP_SLOTS];
+    for (uint j = 0; j < QWISP_SLOTS; j++) {
+        exponential[j] = lane + kSimdWidth * j < experts ? precise::exp(float(logit[j]) - maximum) : 0.0f;
+        sum[j] = exponential[j];
+    }
+    const float total = sum_tree(sum);
+    const uint won = choose(logit, boost, biased, nan, top_k, lane);
+
+    float winner = 0.0f;  // the exponential of this lane's expert, from the lane that owns its slot
+    for (uint j = 0; j < QWISP_SLOTS; j++) {
+        const float candidate = simd_shuffle(exponential[j], won % kSimdWidth);
+        winner = won / kSimdWidth == j ? candidate : winner;
+    }
+    write_route(half(winner / total), won, top_k, lane, inds, scores);
 }

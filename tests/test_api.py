@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import qwisp_native as qn
+from qwisp_native.settings import VARIANTS
 from contract import route
 from small import EXPERTS, HIDDEN, TOP_K, layer, rows, same
 
@@ -80,7 +81,7 @@ def test_seed_shuffles_and_changes_no_bit(device: qn.Device) -> None:
     before = device.simt_seed
     x, routers = (
         rows(3),
-        [qn.Router(layer().gate(device), TOP_K, fuse=each) for each in ("pair", "single", "last")],
+        [qn.Router(layer().gate(device), TOP_K, fuse=each) for each in VARIANTS],
     )
     want = routers[0](x)
     try:
@@ -150,7 +151,7 @@ def test_router_against_the_contract(device: qn.Device, router: qn.Router) -> No
     assert same(router(x, return_logits=True), (want.inds, want.scores, want.logits))
 
 
-@pytest.mark.parametrize("fuse", [False, True, "auto", "pair", "single", "last"])
+@pytest.mark.parametrize("fuse", [False, True, "auto", *VARIANTS])
 def test_fuse(gate: qn.Gate, router: qn.Router, fuse: Any) -> None:
     other = qn.Router(gate, TOP_K, fuse=fuse)
     assert other.fuse == fuse

@@ -18,6 +18,7 @@ import qwisp_native as qn
 from qwisp_native import bench, verdicts
 from qwisp_native.bench import rules, runs
 from qwisp_native.bench.report import judge
+from qwisp_native.settings import VARIANTS
 from qwisp_native.cli import main
 
 TINY = bench.Options(rows=(1, 2), hidden=512, experts=8, top_k=2, layers=2, repeats=24, warm_up=0.0)
@@ -242,7 +243,7 @@ def test_report_of_one_command(device: qn.Device, tmp_path: Path, capsys: pytest
     assert [result["rows"] for result in report["results"]] == [1, 2, 4, 8]
     for result in report["results"]:
         assert len(result["samples"]["values"]) == 24 * 3
-        assert list(result["arms"]) == ["pair", "single", "last"]
+        assert list(result["arms"]) == list(VARIANTS)
         assert [arm["dispatches"] for arm in result["arms"].values()] == [4, 2, 2]
     assert main(["bench", "compare", *[str(tmp_path / "report.json")] * 2]) == 0
     told = capsys.readouterr()

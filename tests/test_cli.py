@@ -18,7 +18,7 @@ import gate_files as gf
 import qwisp_native as qn
 from qwisp_native import verdicts
 from qwisp_native.cli.info import LIMITS
-from qwisp_native.settings import VARIABLES
+from qwisp_native.settings import VARIABLES, VARIANTS
 
 
 def cli(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -56,7 +56,7 @@ def test_demo() -> None:
     assert (done.returncode, done.stderr) == (0, "")  # no bars where there is no terminal
     assert "DIFFERENT" not in done.stdout
     assert done.stdout.count("equal bits") == 4 * 2 * 3
-    for variant in ("pair", "single", "last"):
+    for variant in VARIANTS:
         assert f"    {variant:6}  0 128 64 192 32 160 96 224\n" in done.stdout
         assert f"    {variant:6}  2 1 0 128 64 192 32 160\n" in done.stdout
     assert "last             40     40" in done.stdout
@@ -99,7 +99,7 @@ def test_route_random_rows(folder: Path) -> None:
     assert "x: 4 rows, random (no --x was given), seed 0" in told
 
 
-@pytest.mark.parametrize("fuse", ["0", "1", "auto", "pair", "single", "last"])
+@pytest.mark.parametrize("fuse", ["0", "1", "auto", *VARIANTS])
 def test_route_equals_the_library(folder: Path, tmp_path: Path, fuse: str) -> None:
     x = np.random.default_rng(5).standard_normal((3, gf.HIDDEN)).astype(np.float16)
     np.save(tmp_path / "x.npy", x)

@@ -15,9 +15,9 @@ import qwisp_native as qn
 from qwisp_native import gates
 from qwisp_native.gates.inputs import KINDS, choice_order, dense, mixed, plant
 from qwisp_native.gates.registry import Context
+from qwisp_native.settings import VARIANTS
 
 DATA = Path(gates.__file__).parent / "data"
-VARIANTS = ("pair", "single", "last")
 
 
 @pytest.fixture(autouse=True)

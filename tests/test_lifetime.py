@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 
 import qwisp_native as qn
+from qwisp_native.settings import VARIANTS
 from small import EXPERTS, TOP_K, layer, rows, same
 
 # ---- threads
 
 
 def test_one_router_from_many_threads(device: qn.Device) -> None:
-    routers = [qn.Router(layer().gate(device), TOP_K, fuse=each) for each in ("pair", "single", "last")]
+    routers = [qn.Router(layer().gate(device), TOP_K, fuse=each) for each in VARIANTS]
     inputs = [rows(1 + seed % 4, seed) for seed in range(12)]
     want = [routers[0](x, return_logits=True) for x in inputs]
 

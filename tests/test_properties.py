@@ -15,6 +15,7 @@ import qwisp_native as qn
 from qwisp_native.gates.compare import differences
 from qwisp_native.gates.inputs import plant
 from qwisp_native.gates.registry import Context
+from qwisp_native.settings import VARIANTS
 from qwisp_native.gates.routing import Layer, encode, route, scratch_rows
 
 BOUNDED = settings(
@@ -138,7 +139,7 @@ def test_any_gate(
     layers=st.integers(1, 4),
     slots=st.integers(1, 3),
     max_rows=st.integers(1, 5),
-    variant=st.sampled_from(["pair", "single", "last"]),
+    variant=st.sampled_from(VARIANTS),
     concurrent=st.booleans(),
     data=st.data(),
 )

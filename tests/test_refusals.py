@@ -58,7 +58,7 @@ def bad_encodes(device: qn.Device) -> dict[str, tuple[dict[str, Any], type[Excep
         "rows huge": ({"rows": HUGE}, ValueError, "rows: 1000.*64 bits"),
         "rows bool": ({"rows": True}, TypeError, "rows: a bool"),
         "rows float": ({"rows": 3.0}, TypeError, "rows: a float"),
-        "fuse": ({"fuse": "both"}, ValueError, "fuse: 'both'.*'single' or 'last'"),
+        "fuse": ({"fuse": "both"}, ValueError, "fuse: 'both'.*'split_pair' or 'split_last'"),
         "fuse int": ({"fuse": 1}, TypeError, "fuse: an int"),
         "bias": ({"bias": (1, 2)}, TypeError, "bias: a tuple.*RouteBias"),
         "bias length": ({"bias": qn.RouteBias(np.zeros(8, "i4"), 1)}, ValueError, "bias.resident: 8 .*16"),

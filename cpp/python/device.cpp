@@ -81,7 +81,7 @@ Contract contract_value(const std::string &name) {
 const char *contract_name(Contract contract) { return contract == Contract::off ? "off" : "compiler"; }
 
 Variant variant_value(const std::string &name) {
-    for (Variant variant : {Variant::pair, Variant::single, Variant::last}) {
+    for (Variant variant : kVariants) {
         if (name == variant_name(variant)) return variant;
     }
     throw std::logic_error("a verdict for the variant '" + name + "'");

@@ -18,7 +18,8 @@ Args:
     scratch: for E experts and K = its top_k, with room for the rows.
     rows: M, from 0 to the scratch's rows.
     fuse: None (the device's default, from QWISP_FUSE_ROUTE), False, True (fused where a variant exists, else the
-        pair), "auto" (fused where it was measured to win), or a variant: "pair", "single", "last".
+        pair), "auto" (fused where it was measured to win), or a variant: "pair", "single", "last",
+        "split_pair", "split_last".
     bias: prefer resident experts.
     diag: also leave telemetry: raw logits, and expert ids before any remap.
     remap: int32 Buffer or array [>= E]: inds become remap[inds], after diag. An array is copied.

@@ -13,7 +13,8 @@ Args:
     device: the device that would run it.
     rows, hidden, experts, top_k: M >= 0, H, E, K. M * H and M * E must be below 2^31.
     fuse: None (the device's default, from QWISP_FUSE_ROUTE), False, True (fused where a variant exists, else the
-        pair), "auto" (fused where it was measured to win), or a variant: "pair", "single", "last".
+        pair), "auto" (fused where it was measured to win), or a variant: "pair", "single", "last",
+        "split_pair", "split_last".
     bias: with a residency bias of eps > 0.
     logits: with raw logits wanted.
     diag: with telemetry.
@@ -49,9 +50,11 @@ struct NamedFuse {
     const char *name;
     Fuse fuse;
 };
-constexpr NamedFuse kFuseNames[] = {
-    {"auto", Fuse::automatic}, {"pair", Fuse::pair}, {"single", Fuse::single}, {"last", Fuse::last}};
-constexpr const char *kFuseValues = "None, False, True, 'auto', 'pair', 'single' or 'last'";
+constexpr NamedFuse kFuseNames[] = {{"auto", Fuse::automatic},        {"pair", Fuse::pair},
+                                    {"single", Fuse::single},         {"last", Fuse::last},
+                                    {"split_pair", Fuse::split_pair}, {"split_last", Fuse::split_last}};
+constexpr const char *kFuseValues =
+    "None, False, True, 'auto', 'pair', 'single', 'last', 'split_pair' or 'split_last'";
 
 }  // namespace
 

@@ -14,7 +14,7 @@ Args:
     top_k: K, from 1 to E.
     fuse: None (the device's default, from QWISP_FUSE_ROUTE), False (the pair of kernels), True (fused where a
         variant exists, else the pair), "auto" (fused where it was measured to win), or a variant: "pair", "single",
-        "last".
+        "last", "split_pair", "split_last".
     renormalize: only True: the contract always renormalises the K scores.
 
 Raises:

@@ -35,7 +35,7 @@ NS::SharedPtr<MTL::Library> compile(MTL::Device *device, const ContextOptions &o
     return library;
 }
 
-// Function constants exist in the fused kernels only, and all five in each.
+// All five for any kernel that has some.
 NS::SharedPtr<MTL::FunctionConstantValues> constant_values(const FusedConstants &constants) {
     auto values = NS::TransferPtr(MTL::FunctionConstantValues::alloc()->init());
     values->setConstantValue(&constants.use_bias, MTL::DataTypeBool, kUseBiasIndex);

@@ -47,8 +47,11 @@ void check_gate(const RoutePlan &plan, const Gate *gate) {
 }
 
 void check_x(const RoutePlan &plan, const RouteOperands &operands) {
-    if (operands.x_offset % sizeof(uint16_t) != 0) {
-        refuse("x_offset: " + std::to_string(operands.x_offset) + ", but it must be a multiple of 2");
+    const bool is_split = plan.variant == Variant::split_pair || plan.variant == Variant::split_last;
+    const uint32_t alignment = is_split ? uint32_t{kSplitAlignment} : uint32_t{sizeof(uint16_t)};
+    if (operands.x_offset % alignment != 0) {
+        refuse("x_offset: " + std::to_string(operands.x_offset) + ", but it must be a multiple of " +
+               std::to_string(alignment) + " (variant '" + variant_name(plan.variant) + "')");
     }
     const auto bytes = uint64_t(plan.request.shape.rows * plan.request.shape.hidden) * sizeof(uint16_t);
     if (operands.x && operands.x_offset > operands.x->length()) refuse("x_offset: beyond the end of x");
@@ -143,7 +146,7 @@ void encode_fused(Encoder *encoder, const RouteStep &step, const RouteOperands &
     set_args(encoder, FusedArgs{biased ? operands.bias->eps : 0.0f}, kFusedArgs);
     if (step.constants.write_logits) encoder->setBuffer(scratch.logits(), 0, kFusedLogits);
     if (biased) encoder->setBuffer(operands.bias->resident, 0, kFusedResident);
-    if (step.kernel == Kernel::route_fused_rows_last) {
+    if (step.kernel != Kernel::route_fused_rows_single) {
         set_buffers(encoder, {scratch.arrivals(), scratch.words()}, kFusedArrivals);
     }
     dispatch(encoder, step);
@@ -176,12 +179,15 @@ void encode_step(Encoder *encoder, const RoutePlan &plan, const RouteStep &step,
                  const RouteOperands &operands) {
     switch (step.kernel) {
         case Kernel::qmm8_rows:
+        case Kernel::qmm8_rows_split:
             return encode_qmm(encoder, plan, step, operands);
         case Kernel::route_top8_rows:
         case Kernel::route_top8_rows_bias:
+        case Kernel::route_top8_rows_wide:
             return encode_topk(encoder, plan, step, operands);
         case Kernel::route_fused_rows_single:
         case Kernel::route_fused_rows_last:
+        case Kernel::route_fused_rows_split:
             return encode_fused(encoder, step, operands);
         case Kernel::diag_copy_route:
             return encode_diag(encoder, plan, step, operands);

@@ -16,7 +16,7 @@ enum class Kernel : uint8_t {
 
 const char *kernel_name(Kernel kernel);
 
-// Function constants of the fused kernels; all zero for a kernel that has none.
+// Function constants; all zero for a kernel that has none.
 struct FusedConstants {
     bool use_bias = false;
     bool write_logits = false;

@@ -46,6 +46,10 @@ Choice choose(const RouteRequest &request) {
             return named(Variant::single);
         case Fuse::last:
             return named(Variant::last);
+        case Fuse::split_pair:
+            return named(Variant::split_pair);
+        case Fuse::split_last:
+            return named(Variant::split_last);
     }
     throw std::invalid_argument("fuse: unknown value " + std::to_string(int(request.fuse)));
 }
@@ -82,6 +86,7 @@ void add_variant(RoutePlan &plan, Builder &builder) {
     const RouteRequest &request = plan.request;
     const auto rows = uint32_t(request.shape.rows), experts = uint32_t(request.shape.experts);
     const MTL::Size grid(rows, experts / kExpertsPerGroup, 1), row_grid(rows, 1, 1);
+    const MTL::Size split_grid(rows, experts / kSplitExperts, 1);
     const FusedConstants fused{request.bias, request.logits || request.diag.has_value(),
                                uint32_t(request.shape.hidden), experts, uint32_t(request.shape.top_k)};
     switch (plan.variant) {
@@ -98,6 +103,19 @@ void add_variant(RoutePlan &plan, Builder &builder) {
         case Variant::last:
             builder.add(Kernel::route_fused_rows_last, fused, grid, kQmmThreads);
             break;
+        case Variant::split_pair: {
+            FusedConstants matvec, topk;  // each only what its kernel reads
+            matvec.hidden = fused.hidden;
+            matvec.experts = topk.experts = experts;
+            topk.top_k = fused.top_k;
+            topk.use_bias = request.bias;
+            builder.add(Kernel::qmm8_rows_split, matvec, split_grid, kSplitThreads);
+            builder.add(Kernel::route_top8_rows_wide, topk, row_grid, kSplitThreads);
+            break;
+        }
+        case Variant::split_last:
+            builder.add(Kernel::route_fused_rows_split, fused, split_grid, kSplitThreads);
+            break;
     }
 }
 
@@ -111,6 +129,10 @@ const char *variant_name(Variant variant) {
             return "single";
         case Variant::last:
             return "last";
+        case Variant::split_pair:
+            return "split_pair";
+        case Variant::split_last:
+            return "split_last";
     }
     return "?";
 }

@@ -18,7 +18,7 @@ namespace qwisp {
 
 // What the caller asks for. `on`: a fused variant where one exists; `automatic`: fused only where it was
 // measured to win; a named variant: that one, or an error.
-enum class Fuse { off, on, automatic, pair, single, last };
+enum class Fuse { off, on, automatic, pair, single, last, split_pair, split_last };
 
 struct RouteRequest {
     RouteShape shape;

@@ -11,7 +11,7 @@ using namespace qwisp::test;
 
 namespace {
 
-constexpr Fuse kVariants[] = {Fuse::pair, Fuse::single, Fuse::last};
+constexpr Fuse kNamed[] = {Fuse::pair, Fuse::single, Fuse::last, Fuse::split_pair, Fuse::split_last};
 
 // One route in a command buffer of its own. Returns the device's message if it failed, else "".
 std::string submit(MTL::DispatchType type, const std::function<void(MTL::ComputeCommandEncoder *)> &encode) {
@@ -95,7 +95,7 @@ TEST_CASE("every variant gives the pair's bits") {
                 const HostBias bias{resident, eps};
                 Router pair(layer.gate(), top_k, Fuse::pair);
                 const Routed wanted = run(pair, x, &bias);
-                for (Fuse fuse : {Fuse::single, Fuse::last}) {
+                for (Fuse fuse : {Fuse::single, Fuse::last, Fuse::split_pair, Fuse::split_last}) {
                     Router fused(pair.gate(), top_k, fuse);
                     CHECK(run(fused, x, &bias) == wanted);
                     CHECK(run(fused, x, &bias, false).inds == wanted.inds);
@@ -111,7 +111,7 @@ TEST_CASE("tie order is the contract's") {
     two[1] = two[2] = half(5);
     for (size_t e = 0; e < 256; ++e) falling[e] = half(-int(e) - 1);
     const Layer layer = planted_layer({equal, two, falling});
-    for (Fuse fuse : kVariants) {
+    for (Fuse fuse : kNamed) {
         Router router(layer.gate(), 8, fuse);
         const Routed out = run(router, planted_rows(3));
         CHECK(Ints(out.inds.begin(), out.inds.begin() + 8) == Ints{0, 128, 64, 192, 32, 160, 96, 224});
@@ -132,7 +132,7 @@ TEST_CASE("bias, diag and remap together, in serial and concurrent encoders") {
                        [&](auto *e) { encode_moe_route_rows(e, only_bias, biased); }) == "");
         const Routed wanted = plain.result();
 
-        for (Fuse fuse : kVariants) {
+        for (Fuse fuse : kNamed) {
             for (auto type : {MTL::DispatchTypeSerial, MTL::DispatchTypeConcurrent}) {
                 Engine engine(rows);
                 const RouteOperands all = engine.operands();
@@ -161,7 +161,7 @@ TEST_CASE("bias, diag and remap together, in serial and concurrent encoders") {
 TEST_CASE("a scratch can be used again and again, also within a command buffer") {
     Engine engine(3);
     const RouteOperands operands = engine.operands(false);
-    for (Fuse fuse : kVariants) {
+    for (Fuse fuse : kNamed) {
         const RoutePlan plan = engine.plan(operands, fuse, true);
         for (auto type : {MTL::DispatchTypeSerial, MTL::DispatchTypeConcurrent}) {
             const auto encode = [&](MTL::ComputeCommandEncoder *e) {
@@ -303,7 +303,7 @@ TEST_CASE("router: plans are kept, and each call gets its own") {
     for (int round = 0; round < 2; ++round) {
         for (int64_t rows : {1, 2, 3}) {  // with all that follows more plans than are kept
             const Halfs x = random_rows(rows, 512, uint32_t(rows));
-            for (Fuse fuse : kVariants) {
+            for (Fuse fuse : kNamed) {
                 for (float eps : {0.0f, 0.125f}) {
                     for (bool logits : {false, true}) {
                         const HostBias bias{resident, eps};

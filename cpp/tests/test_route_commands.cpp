@@ -108,7 +108,7 @@ RecordedCommand fused(const char *kernel, bool all, std::array<uint64_t, 3> grou
         c.bindings.push_back({kFusedLogits, "scratch.logits", 0, {}});
         c.bindings.push_back({kFusedResident, "resident", 0, {}});
     }
-    if (c.pipeline == "route_fused_rows_last") {
+    if (c.pipeline != "route_fused_rows_single") {
         c.bindings.push_back({kFusedArrivals, "scratch.arrivals", 0, {}});
         c.bindings.push_back({kFusedWords, "scratch.words", 0, {}});
     }
@@ -158,12 +158,14 @@ TEST_CASE("fused variants encode one dispatch, then diag and remap") {
     for (bool all : {false, true}) {
         std::vector last{fused("route_fused_rows_last", all, {2, 8, 1}, 64)};
         std::vector single{fused("route_fused_rows_single", all, {2, 1, 1}, 512)};
-        for (auto *commands : {&last, &single}) {
+        std::vector split{fused("route_fused_rows_split", all, {2, 32, 1}, 256)};
+        for (auto *commands : {&last, &single, &split}) {
             if (all) commands->insert(commands->end(), {kDiag, kRemap});
         }
         CHECK(record(full.operands(all), Fuse::on) == last);
         CHECK(record(full.operands(all), Fuse::last) == last);
         CHECK(record(full.operands(all), Fuse::single) == single);
+        CHECK(record(full.operands(all), Fuse::split_last) == split);
     }
 }
 

@@ -47,6 +47,9 @@ TEST_CASE("each variant has its kernels, grid and threads") {
     CHECK(text(plan(request(Fuse::pair))) == "qmm8_rows(3,32)x64 route_top8_rows(3,1)x256");
     CHECK(text(plan(request(Fuse::single))) == "route_fused_rows_single(3,1)x1024");
     CHECK(text(plan(request(Fuse::last))) == "route_fused_rows_last(3,32)x64");
+    CHECK(text(plan(request(Fuse::split_pair))) ==
+          "qmm8_rows_split(3,128)x256 route_top8_rows_wide(3,1)x256");
+    CHECK(text(plan(request(Fuse::split_last))) == "route_fused_rows_split(3,128)x256");
     RouteRequest biased = request(Fuse::pair);
     biased.bias = true;
     CHECK(text(plan(biased)) == "qmm8_rows(3,32)x64 route_top8_rows_bias(3,1)x256");
@@ -67,12 +70,14 @@ TEST_CASE("fuse: what was asked, what is run, and why") {
           Row{Fuse::on, 33, Variant::pair, "no fused variant for top_k > 32"},
           Row{Fuse::off, 256, Variant::pair, "fuse is off"},
           Row{Fuse::single, 32, Variant::single, "asked for by name"},
-          Row{Fuse::last, 1, Variant::last, "asked for by name"}}) {
+          Row{Fuse::last, 1, Variant::last, "asked for by name"},
+          Row{Fuse::split_pair, 32, Variant::split_pair, "asked for by name"},
+          Row{Fuse::split_last, 1, Variant::split_last, "asked for by name"}}) {
         const RoutePlan p = plan(request(row.fuse, 3, row.top_k));
         CHECK(p.variant == row.variant);
         CHECK(p.reason == row.reason);
     }
-    for (Fuse fuse : {Fuse::single, Fuse::last}) {
+    for (Fuse fuse : {Fuse::single, Fuse::last, Fuse::split_pair, Fuse::split_last}) {
         CHECK(mentions(refusal([&] { plan(request(fuse, 3, 33)); }), {"fuse", "top_k > 32", "33"}));
     }
 }

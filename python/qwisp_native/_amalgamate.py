@@ -8,7 +8,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-KERNEL_FILES = ("qmm8_rows.metal", "route_top8_rows.metal", "route_fused_rows.metal", "route_aux.metal")
+KERNEL_FILES = (
+    "qmm8_rows.metal",
+    "route_top8_rows.metal",
+    "route_fused_rows.metal",
+    "route_split_rows.metal",
+    "route_aux.metal",
+)
 
 _INCLUDE = re.compile(r'\s*#\s*include\s*"([^"]+)"\s*')
 _PRAGMA_ONCE = re.compile(r"\s*#\s*pragma\s+once\s*")

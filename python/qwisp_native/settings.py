@@ -12,11 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-Fuse: TypeAlias = bool | Literal["auto", "pair", "single", "last"]
+Fuse: TypeAlias = bool | Literal["auto", "pair", "single", "last", "split_pair", "split_last"]
 """What a route may be asked to be; see docs/environment.md."""
 
-Variant: TypeAlias = Literal["pair", "single", "last"]
-VARIANTS: tuple[Variant, ...] = ("pair", "single", "last")
+Variant: TypeAlias = Literal["pair", "single", "last", "split_pair", "split_last"]
+VARIANTS: tuple[Variant, ...] = ("pair", "single", "last", "split_pair", "split_last")
 """The ways to run a route, the incumbent first."""
 
 _MAX_SEED = 2**63 - 1
@@ -79,11 +79,11 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         "QWISP_FUSE_ROUTE",
         "0",
-        "0, 1, auto, single, last",
+        "0, 1, auto, single, last, split_pair, split_last",
         "the fuse of a call that leaves it open: 0 the pair, 1 fused where a variant exists, auto fused where"
-        " it was measured to win, single or last that variant",
+        " it was measured to win, otherwise that variant",
         "fuse",
-        _choice({"0": False, "1": True, "auto": "auto", "single": "single", "last": "last"}),
+        _choice({"0": False, "1": True, "auto": "auto"} | {name: name for name in VARIANTS if name != "pair"}),
     ),
     Variable(
         "QWISP_CONTRACT",

@@ -6,9 +6,13 @@
 typedef unsigned char uchar;
 typedef unsigned short ushort;
 typedef unsigned int uint;
+typedef uint uint2 __attribute__((ext_vector_type(2)));
 typedef uint uint3 __attribute__((ext_vector_type(3)));
+typedef uint uint4 __attribute__((ext_vector_type(4)));
 
 #define QWISP_KERNEL(name) __kernel void name
+#define QWISP_KERNEL_OF(name, threads) __kernel void name
+#define QWISP_USES(...)
 #define QWISP_BUFFER(T, name, slot) __global T *name
 #define QWISP_BUFFER_IF(T, name, slot, constant_) __global T *name
 #define QWISP_ARGS(T, name, slot) __constant T &name
@@ -34,6 +38,7 @@ uint atomic_fetch_add_explicit(__global atomic_uint *object, uint operand, memor
 namespace precise {
 float exp(float x);
 }
+float fma(float a, float b, float c);
 float fmax(float a, float b);
 float simd_sum(float value);
 uint simd_max(uint value);

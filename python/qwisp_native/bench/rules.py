@@ -20,6 +20,8 @@ KERNELS = {
     "pair": ("qmm8_rows", "route_top8_rows"),
     "single": ("route_fused_rows_single",),
     "last": ("route_fused_rows_last",),
+    "split_pair": ("qmm8_rows_split", "route_top8_rows_wide"),
+    "split_last": ("route_fused_rows_split",),
 }
 
 

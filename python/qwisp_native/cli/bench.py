@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..settings import VARIANTS
 from .output import print_json
 
 if TYPE_CHECKING:
@@ -73,9 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--arms",
         nargs="+",
-        choices=("pair", "single", "last"),
-        default=["pair", "single", "last"],
-        help="the baseline first; a name may come twice (default: all three)",
+        choices=VARIANTS,
+        default=list(VARIANTS),
+        help="the baseline first; a name may come twice (default: all)",
     )
     commands = parser.add_subparsers(dest="what", metavar="compare")
     told = "two reports, of two machines or two commits"

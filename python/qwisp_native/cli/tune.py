@@ -21,9 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure, store, report."""
-    from .. import bench, verdicts
+    from .. import bench, settings, verdicts
 
-    report = make_report(options, ("pair", "single", "last"))
+    report = make_report(options, settings.VARIANTS)
     found = bench.verdicts_of(report)
     file = verdicts.store(verdicts.Machine(**report["environment"]["machine"]), found)
     code = show(report, options)

@@ -47,7 +47,7 @@ def enough(context: Context) -> Checks:
                 layer = Layer(handle, case.x, scratch, variant, {"return_logits": True, **extras})
                 plan = encode(device, [layer], concurrent)[0]
                 found.append(scratch_rows(scratch, ROWS))
-            steps = (2 if variant == PAIR else 1) + ("diag" in extras) + ("remap" in extras)
+            steps = (2 if variant in (PAIR, "split_pair") else 1) + ("diag" in extras) + ("remap" in extras)
             told = differences(found[1], found[0])
             told = told or expect(plan.dispatches == steps, f"{plan.dispatches} dispatches, not {steps}")
             yield f"{name} {variant}", told or expect(plan.barriers == steps - 1, f"{plan.barriers} barriers")

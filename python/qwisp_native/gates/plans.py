@@ -174,8 +174,13 @@ def flag_on(context: Context) -> Checks:
     bias = qn.RouteBias(np.ones(64, np.int32), 1.0)
     table = np.arange(64, dtype=np.int32)
     scratch = qn.RouteScratch(device, rows=2, experts=64, top_k=8)
-    grids: tuple[tuple[Fuse, tuple[int, ...]], ...]
-    grids = ((True, (2, 8, 1)), ("last", (2, 8, 1)), ("single", (2, 1, 1)))
+    grids: tuple[tuple[Fuse, str, tuple[int, ...]], ...]
+    grids = (
+        (True, "last", (2, 8, 1)),
+        ("last", "last", (2, 8, 1)),
+        ("single", "single", (2, 1, 1)),
+        ("split_last", "split", (2, 32, 1)),
+    )
     for name, options, use_bias, write_logits, rest in (
         ("plain", {}, False, False, []),
         ("logits", {"return_logits": True}, False, True, []),
@@ -192,8 +197,8 @@ def flag_on(context: Context) -> Checks:
     ):
         constants = {"hidden": 512, "experts": 64, "top_k": 8}
         constants |= {"use_bias": use_bias, "write_logits": write_logits}
-        for fuse, groups in grids:
-            kernel = "route_fused_rows_" + ("single" if fuse == "single" else "last")
+        for fuse, shape, groups in grids:
+            kernel = f"route_fused_rows_{shape}"
             got = record_route(handle, scratch, x, rows=2, fuse=fuse, **options)
             names = [command.kernel for command in got]
             ok = names == [kernel, *rest] and got[0].constants == constants and got[0].groups == groups

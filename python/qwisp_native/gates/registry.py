@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 import qwisp_native as qn
-from qwisp_native.settings import Variant
+from qwisp_native.settings import VARIANTS, Variant
 
 # A gate yields one pair a check: its name, and None or the difference that it found.
 Checks = Iterator[tuple[str, str | None]]
 
 PAIR: Variant = "pair"
-FUSED: tuple[Variant, ...] = ("single", "last")
+FUSED: tuple[Variant, ...] = VARIANTS[1:]
 MAX_FUSED_TOP_K = 32
 
 

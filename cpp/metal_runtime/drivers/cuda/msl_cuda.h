@@ -35,7 +35,8 @@ __forceinline__ half operator/(half a, half b) { return half(__fdiv_rn(float(a),
 
 // Kernels, arguments and what a thread knows of itself.
 #define QWISP_KERNEL(name) QWISP_ENTRY_##name void name
-#define QWISP_KERNEL_OF(name, threads) QWISP_ENTRY_##name __launch_bounds__(threads) void name
+#define QWISP_KERNEL_OF(name, threads) QWISP_ENTRY_##name void name
+#define QWISP_USES(...)
 #define QWISP_BUFFER(T, name, slot) T *name
 #define QWISP_BUFFER_IF(T, name, slot, constant_) T *name
 #define QWISP_WEIGHTS(T, name, slot) T *name
@@ -47,8 +48,8 @@ __forceinline__ half operator/(half a, half b) { return half(__fdiv_rn(float(a),
 #define QWISP_THREAD(T) T *
 #define QWISP_THREADGROUP_ARRAY(T, name, n) __shared__ T name[n]
 
-#define QWISP_BUILT_IN(Name, value) \
-    struct Name {                   \
+#define QWISP_BUILT_IN(Name, value)                             \
+    struct Name {                                               \
         __forceinline__ operator uint() const { return value; } \
     };
 namespace built_in {
@@ -97,8 +98,12 @@ __forceinline__ void threadgroup_barrier(mem_flags) { __syncthreads(); }
 __forceinline__ void simdgroup_barrier(mem_flags) { __syncwarp(); }
 
 static constexpr uint kEveryLane = 0xffffffffu;
-__forceinline__ float simd_shuffle_xor(float value, uint mask) { return __shfl_xor_sync(kEveryLane, value, mask); }
-__forceinline__ uint simd_shuffle_xor(uint value, uint mask) { return __shfl_xor_sync(kEveryLane, value, mask); }
+__forceinline__ float simd_shuffle_xor(float value, uint mask) {
+    return __shfl_xor_sync(kEveryLane, value, mask);
+}
+__forceinline__ uint simd_shuffle_xor(uint value, uint mask) {
+    return __shfl_xor_sync(kEveryLane, value, mask);
+}
 __forceinline__ float simd_shuffle(float value, uint from) { return __shfl_sync(kEveryLane, value, from); }
 __forceinline__ uint simd_shuffle(uint value, uint from) { return __shfl_sync(kEveryLane, value, from); }
 __forceinline__ half simd_shuffle(half value, uint from) {
@@ -145,6 +150,12 @@ __forceinline__ uint atomic_fetch_add_explicit(atomic_uint *object, uint operand
 
 // Mathematics.
 __forceinline__ uint reverse_bits(uint value) { return __brev(value); }
+__forceinline__ float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+// 2^23 + byte, put together and subtracted: two operations of the full rate, where a conversion has a
+// quarter.
+__forceinline__ float byte_at(uint word, uint i) {
+    return as_type<float>(__byte_perm(word, 0x4b000000u, 0x7440u | i)) - 8388608.0f;
+}
 
 namespace precise {
 // The f32 nearest to the exact value, without a branch: x = n ln 2 + r, |r| <= ln 2 / 2, and the Taylor
@@ -160,7 +171,8 @@ __forceinline__ float exp(float x) {
     const double r2 = __dmul_rn(r, r), r4 = __dmul_rn(r2, r2), r8 = __dmul_rn(r4, r4);
     const double a = __fma_rn(__fma_rn(r, 1.0 / 6, 0.5), r2, __dadd_rn(1.0, r));
     const double b = __fma_rn(__fma_rn(r, 1.0 / 5040, 1.0 / 720), r2, __fma_rn(r, 1.0 / 120, 1.0 / 24));
-    const double c = __fma_rn(__fma_rn(r, 1.0 / 39916800, 1.0 / 3628800), r2, __fma_rn(r, 1.0 / 362880, 1.0 / 40320));
+    const double c =
+        __fma_rn(__fma_rn(r, 1.0 / 39916800, 1.0 / 3628800), r2, __fma_rn(r, 1.0 / 362880, 1.0 / 40320));
     const double e = __fma_rn(__fma_rn(r4, 1.0 / 479001600, c), r8, __fma_rn(b, r4, a));
     return float(__hiloint2double(__double2hiint(e) + (__double2loint(shifted) << 20), __double2loint(e)));
 }

@@ -155,11 +155,13 @@ void multiply(const Target &target, const Matvec &matvec, Team::Session &session
     }
 }
 
-bool qmm8_rows(const Target &target, Arguments &arguments, Team::Session &session) {
-    const auto args = arguments.value<const QmmArgs>(kQmmArgs);
+bool qmm8_rows(const Target &target, Arguments &arguments, bool split, Team::Session &session) {
+    const QmmArgs args = split ? QmmArgs{arguments.constant(kHiddenIndex), arguments.constant(kExpertsIndex)}
+                               : arguments.value<const QmmArgs>(kQmmArgs);
     const auto rows = static_cast<uint32_t>(arguments.groups()[0]);
     if (!is_hidden(args.hidden) || !is_experts(args.experts) ||
-        !arguments.grid_is(args.experts / kExpertsPerGroup, kQmmThreads)) {
+        !arguments.grid_is(args.experts / (split ? kSplitExperts : kExpertsPerGroup),
+                           split ? kSplitThreads : kQmmThreads)) {
         return false;
     }
     const auto *const x = arguments.take<const uint16_t>(kQmmX, uint64_t{rows} * args.hidden);
@@ -172,8 +174,13 @@ bool qmm8_rows(const Target &target, Arguments &arguments, Team::Session &sessio
     return true;
 }
 
-bool route_top8(const Target &target, Arguments &arguments, bool biased) {
-    const auto args = arguments.value<const TopkArgs>(kTopkArgs);
+bool route_top8(const Target &target, Arguments &arguments, bool wide, bool biased) {
+    auto args = arguments.value<const TopkArgs>(kTopkArgs);
+    if (wide) {
+        args = {arguments.constant(kExpertsIndex), arguments.constant(kTopKIndex), args.eps};
+        biased = arguments.constant(kUseBiasIndex) != 0;
+        if (args.top_k > kMaxFusedTopK) return false;
+    }
     const uint64_t rows = arguments.groups()[0];
     if (!arguments.grid_is(1, kRouteThreads) || !can_choose(args.experts, args.top_k)) {
         return false;
@@ -195,14 +202,18 @@ bool are_zero(const uint32_t *words, size_t count) {
     return std::all_of(words, words + count, [](uint32_t word) { return word == 0; });
 }
 
-bool route_fused(const Target &target, Arguments &arguments, bool last, Team::Session &session) {
+enum class Fused { single, last, split };
+
+bool route_fused(const Target &target, Arguments &arguments, Fused kind, Team::Session &session) {
     const uint32_t hidden = arguments.constant(kHiddenIndex), experts = arguments.constant(kExpertsIndex);
     const uint32_t top_k = arguments.constant(kTopKIndex);
     const auto rows = static_cast<uint32_t>(arguments.groups()[0]);
-    const uint64_t threads = arguments.threads();
+    const uint64_t own_threads = kind == Fused::split ? kSplitThreads : kQmmThreads;
+    const uint64_t threads = kind == Fused::single ? arguments.threads() : own_threads;
+    const uint32_t experts_at_once = kind == Fused::split ? kSplitExperts : kExpertsPerGroup;
     if (!is_hidden(hidden) || !can_choose(experts, top_k) || top_k > kMaxFusedTopK || threads == 0 ||
         threads % kSimdWidth != 0 ||
-        !arguments.grid_is(last ? experts / kExpertsPerGroup : 1, last ? uint64_t{kQmmThreads} : threads)) {
+        !arguments.grid_is(kind == Fused::single ? 1 : experts / experts_at_once, threads)) {
         return false;
     }
     const auto *const x = arguments.take<const uint16_t>(kFusedX, uint64_t{rows} * hidden);
@@ -216,10 +227,11 @@ bool route_fused(const Target &target, Arguments &arguments, bool last, Team::Se
     if (arguments.constant(kUseBiasIndex) != 0) {
         choice.resident = arguments.take<const int32_t>(kFusedResident, experts);
     }
-    if (last) {
+    if (kind != Fused::single) {
+        const size_t count = size_t{rows} * experts / (kind == Fused::split ? kSplitExperts : 1);
         const auto *const arrivals = arguments.take<uint32_t>(kFusedArrivals, rows);
-        const auto *const words = arguments.take<uint32_t>(kFusedWords, uint64_t{rows} * experts);
-        if (!arguments.are_sound() || !are_zero(arrivals, rows) || !are_zero(words, size_t{rows} * experts)) {
+        const auto *const words = arguments.take<uint32_t>(kFusedWords, count);
+        if (!arguments.are_sound() || !are_zero(arrivals, rows) || !are_zero(words, count)) {
             return false;
         }
     }
@@ -276,15 +288,21 @@ bool run_twin(const Target &target, const Dispatch &dispatch, Team::Session &ses
     Arguments arguments(kernel, dispatch);
     switch (kernel.own()) {
         case OwnKernel::qmm8_rows:
-            return qmm8_rows(target, arguments, session);
+            return qmm8_rows(target, arguments, false, session);
+        case OwnKernel::qmm8_rows_split:
+            return qmm8_rows(target, arguments, true, session);
         case OwnKernel::route_top8_rows:
-            return route_top8(target, arguments, false);
+            return route_top8(target, arguments, false, false);
         case OwnKernel::route_top8_rows_bias:
-            return route_top8(target, arguments, true);
+            return route_top8(target, arguments, false, true);
+        case OwnKernel::route_top8_rows_wide:
+            return route_top8(target, arguments, true, false);
         case OwnKernel::route_fused_rows_single:
-            return route_fused(target, arguments, false, session);
+            return route_fused(target, arguments, Fused::single, session);
         case OwnKernel::route_fused_rows_last:
-            return route_fused(target, arguments, true, session);
+            return route_fused(target, arguments, Fused::last, session);
+        case OwnKernel::route_fused_rows_split:
+            return route_fused(target, arguments, Fused::split, session);
         case OwnKernel::diag_copy_route:
             return diag_copy_route(arguments);
         case OwnKernel::slot_remap_rows:
@@ -296,12 +314,16 @@ bool run_twin(const Target &target, const Dispatch &dispatch, Team::Session &ses
 }
 
 uint64_t weights_of(const Dispatch &dispatch) {
-    const OwnKernel own = kernel_of(dispatch).own();
-    if (own != OwnKernel::qmm8_rows && own != OwnKernel::route_fused_rows_single &&
-        own != OwnKernel::route_fused_rows_last) {
-        return 0;
+    switch (kernel_of(dispatch).own()) {
+        case OwnKernel::qmm8_rows:
+        case OwnKernel::qmm8_rows_split:
+        case OwnKernel::route_fused_rows_single:
+        case OwnKernel::route_fused_rows_last:
+        case OwnKernel::route_fused_rows_split:
+            return dispatch.bindings[kQmmWeight].length * dispatch.groups[0];
+        default:
+            return 0;
     }
-    return dispatch.bindings[kQmmWeight].length * dispatch.groups[0];
 }
 
 }  // namespace qwisp::metal::vector
