@@ -27,6 +27,14 @@ Serial (the default): each command sees what those before it wrote. Concurrent: 
 encode_moe_route_rows issues the barriers inside a route, and the caller calls memory_barrier between what writes
 a buffer and what reads it otherwise (x before a route, results after it, two routes that share a scratch).)";
 
+// A device that is lost cannot clear it either, and the command buffer's own message is the better one.
+void clear(RouteScratch &scratch) {
+    try {
+        scratch.reset();
+    } catch (const DeviceError &) {
+    }
+}
+
 }  // namespace
 
 OpenCommands::OpenCommands(std::shared_ptr<std::atomic<int>> count) {
@@ -126,7 +134,7 @@ void CommandsObject::wait() {
         if (buffer_->status() == MTL::CommandBufferStatusError) {
             std::lock_guard lock(mutex_);
             if (!cleared_) {
-                for (const auto &scratch : scratches_) scratch->reset();
+                for (const auto &scratch : scratches_) clear(*scratch);
             }
             cleared_ = true;
         }

@@ -48,7 +48,7 @@ class CommandsObject {
     [[noreturn]] void refuse(const char *call, const char *why) const;
 
     const DevicePtr device_;
-    mutable std::mutex mutex_;  // never held while Python runs or while waiting
+    mutable std::mutex mutex_;  // never held while Python runs
     OpenCommands open_;
     NS::SharedPtr<MTL::CommandBuffer> buffer_;
     NS::SharedPtr<MTL::ComputeCommandEncoder> encoder_;  // the open one

@@ -84,7 +84,8 @@ void EncodeArguments::set_remap(const py::object &remap) {
         if (array.dimensions() != 1)
             wrong_value("remap: shape " + shown(array.shape()) + ", but it must be [>= experts]");
         AutoreleaseScope pool;
-        table_ = new_shared_buffer(device()->metal(), array.memory().data(), array.bytes(), "remap");
+        table_ =
+            new_working_buffer(device()->context()->queue(), array.memory().data(), array.bytes(), "remap");
         remap_ = {table_.get(), int64_t(array.bytes() / sizeof(int32_t))};
     }
     operands_.remap = &remap_;

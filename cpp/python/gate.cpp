@@ -37,7 +37,9 @@ Args:
 constexpr const char *kScratchDoc =
     R"(Buffers that encode_moe_route_rows writes: its results, and what the fused kernels keep between threadgroups.
 
-A scratch serves one route at a time: command buffers in flight at once need one each.
+A scratch serves one route at a time: command buffers in flight at once need one each. Its arrays are views without
+a copy, except on a device whose memory is its own ("cuda"): there each is a copy, read only, of what the buffer holds
+once the command buffers committed before have run.
 
 Args:
     device: where the buffers are made.
@@ -100,23 +102,30 @@ GateHandle quantized_gate(const Arg<DeviceObject> &device, const Arg<ArrayInput>
     return gate_from(device, py::module_::import("qwisp_native.quantize").attr("quantize")(array));
 }
 
-template <Element element, typename Name, typename Object>
-Named<Name> buffer_view(const Self<Object> &self, MTL::Buffer *buffer, int64_t rows, int64_t columns,
-                        bool writeable) {
-    return view(element, {rows, columns}, buffer->contents(), self.object, writeable);
-}
-
-// A gate's buffers are private to the device: read back.
+// What a buffer that is private to the device holds: read back.
 template <Element element, typename Name>
-Named<Name> gate_array(const Gate &gate, MTL::Buffer *buffer, int64_t columns) {
-    py::array copy = empty(element, {py::ssize_t(gate.experts()), py::ssize_t(columns)});
+Named<Name> read_back(const std::shared_ptr<Context> &context, MTL::Buffer *buffer, int64_t rows,
+                      int64_t columns) {
+    py::array copy = empty(element, {py::ssize_t(rows), py::ssize_t(columns)});
     void *const to = copy.mutable_data();
     const auto length = size_t(copy.nbytes());
-    {
-        const py::gil_scoped_release released;
-        read_private_buffer(gate.context()->queue(), buffer, to, length);
+    without_gil([&] { read_buffer(context->queue(), buffer, to, length); });
+    return view(element, {py::ssize_t(rows), py::ssize_t(columns)}, to, copy, false);
+}
+
+template <Element element, typename Name>
+Named<Name> gate_array(const Gate &gate, MTL::Buffer *buffer, int64_t columns) {
+    return read_back<element, Name>(gate.context(), buffer, gate.experts(), columns);
+}
+
+template <Element element, typename Name>
+Named<Name> scratch_array(const Self<ScratchObject> &self, MTL::Buffer *buffer, int64_t columns) {
+    const RouteScratch &scratch = *self->scratch;
+    if (!is_visible(buffer)) {
+        return read_back<element, Name>(self->device->context(), buffer, scratch.rows(), columns);
     }
-    return view(element, {py::ssize_t(gate.experts()), py::ssize_t(columns)}, to, copy, false);
+    return view(element, {py::ssize_t(scratch.rows()), py::ssize_t(columns)}, buffer->contents(), self.object,
+                true);
 }
 
 std::shared_ptr<ScratchObject> make_scratch(const Arg<DeviceObject> &device_arg, const Arg<int64_t> &rows_arg,
@@ -188,27 +197,23 @@ void bind_gate(py::module_ &module) {
             "inds",
             [](const Scratch &self) {
                 const RouteScratch &scratch = *self->scratch;
-                return buffer_view<int32, IntArray>(self, scratch.inds(), scratch.rows(), scratch.top_k(),
-                                                    true);
+                return scratch_array<int32, IntArray>(self, scratch.inds(), scratch.top_k());
             },
-            "int32 [rows, K], the chosen experts in order of choice, without a copy.")
+            "int32 [rows, K], the chosen experts in order of choice.")
         .def_property_readonly(
             "scores",
             [](const Scratch &self) {
                 const RouteScratch &scratch = *self->scratch;
-                return buffer_view<float16, HalfArray>(self, scratch.scores(), scratch.rows(),
-                                                       scratch.top_k(), true);
+                return scratch_array<float16, HalfArray>(self, scratch.scores(), scratch.top_k());
             },
-            "float16 [rows, K], renormalised, in the same order, without a copy.")
+            "float16 [rows, K], renormalised, in the same order.")
         .def_property_readonly(
             "logits",
             [](const Scratch &self) {
                 const RouteScratch &scratch = *self->scratch;
-                return buffer_view<float16, HalfArray>(self, scratch.logits(), scratch.rows(),
-                                                       scratch.experts(), true);
+                return scratch_array<float16, HalfArray>(self, scratch.logits(), scratch.experts());
             },
-            "float16 [rows, E], raw, without a copy. Written by the pair, or if logits or diag were asked "
-            "for.")
+            "float16 [rows, E], raw. Written by the pair, or if logits or diag were asked for.")
         .def("__repr__", [](const Scratch &self) {
             return "RouteScratch(rows=" + std::to_string(self->scratch->rows()) +
                    ", experts=" + std::to_string(self->scratch->experts()) +

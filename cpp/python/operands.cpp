@@ -85,8 +85,8 @@ BufferPtr BiasObject::on_device(const DevicePtr &device, int64_t experts) {
     std::lock_guard lock(mutex_);
     if (uploaded_for_.lock() != device->context()) {
         AutoreleaseScope pool;
-        uploaded_ =
-            new_shared_buffer(device->metal(), host_.data(), host_.size() * sizeof(int32_t), "resident");
+        uploaded_ = new_working_buffer(device->context()->queue(), host_.data(),
+                                       host_.size() * sizeof(int32_t), "resident");
         uploaded_for_ = device->context();
     }
     return uploaded_;

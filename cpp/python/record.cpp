@@ -52,8 +52,10 @@ Commands record(const EncodeArguments &arguments, bool concurrent) {
     return out;
 }
 
-py::bytes bytes_of(MTL::Buffer *buffer) {
-    return {static_cast<const char *>(buffer->contents()), buffer->length()};
+py::bytes bytes_of(const RouteScratch &scratch, MTL::Buffer *buffer) {
+    std::string bytes(buffer->length(), '\0');
+    without_gil([&] { read_buffer(scratch.context()->queue(), buffer, bytes.data(), bytes.size()); });
+    return {bytes};
 }
 
 }  // namespace
@@ -77,7 +79,7 @@ void bind_record(py::module_ &module) {
         "scratch_state",
         [](const Arg<ScratchObject> &scratch) {
             const RouteScratch &state = *instance("scratch", scratch)->scratch;
-            return py::make_tuple(bytes_of(state.arrivals()), bytes_of(state.words()));
+            return py::make_tuple(bytes_of(state, state.arrivals()), bytes_of(state, state.words()));
         },
         py::arg("scratch"), "For qwisp_native.testing.scratch_is_cleared.");
     module.def(

@@ -4,8 +4,17 @@
 #include "route/outcome.h"
 
 namespace qwisp {
+namespace {
 
-MTL::CommandBuffer *detail::new_commands(MTL::CommandQueue *queue) {
+MTL::BlitCommandEncoder *new_blit_encoder(MTL::CommandBuffer *commands) {
+    MTL::BlitCommandEncoder *const encoder = commands->blitCommandEncoder();
+    if (!encoder) throw DeviceError("the command buffer gives no blit encoder");
+    return encoder;
+}
+
+}  // namespace
+
+MTL::CommandBuffer *new_commands(MTL::CommandQueue *queue) {
     MTL::CommandBuffer *const commands = queue->commandBuffer();
     if (!commands) throw DeviceError("the queue gives no command buffer");
     return commands;
@@ -17,13 +26,21 @@ MTL::ComputeCommandEncoder *detail::new_encoder(MTL::CommandBuffer *commands, MT
     return encoder;
 }
 
-MTL::CommandBuffer *copy_commands(MTL::CommandQueue *queue, MTL::Buffer *from, MTL::Buffer *to) {
-    MTL::CommandBuffer *const commands = detail::new_commands(queue);
-    MTL::BlitCommandEncoder *const encoder = commands->blitCommandEncoder();
-    if (!encoder) throw DeviceError("the command buffer gives no blit encoder");
-    encoder->copyFromBuffer(from, 0, to, 0, from->length());
+void encode_copies(MTL::CommandBuffer *commands, std::span<const BufferCopy> copies) {
+    if (copies.empty()) return;
+    MTL::BlitCommandEncoder *const encoder = new_blit_encoder(commands);
+    for (const BufferCopy &copy : copies) {
+        encoder->copyFromBuffer(copy.from, 0, copy.to, copy.to_offset, blit_length(copy.length));
+    }
     encoder->endEncoding();
-    return commands;
+}
+
+void encode_fills(MTL::CommandBuffer *commands, std::span<MTL::Buffer *const> buffers, std::byte value) {
+    MTL::BlitCommandEncoder *const encoder = new_blit_encoder(commands);
+    for (MTL::Buffer *const buffer : buffers) {
+        encoder->fillBuffer(buffer, NS::Range(0, buffer->length()), uint8_t(value));
+    }
+    encoder->endEncoding();
 }
 
 void complete(MTL::CommandBuffer *commands) {

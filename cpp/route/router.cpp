@@ -28,22 +28,44 @@ void check_arrays(const RouteShape &shape, const RouterInput &input, const Route
     }
 }
 
-template <typename T>
-void copy_in(std::span<T> from, MTL::Buffer *to) {
-    const auto bytes = std::as_bytes(from);
-    std::copy_n(bytes.data(), bytes.size(), contents<std::byte>(to));
-}
+// Working memory, and shared memory through which the host fills or reads it: itself, where the host sees it.
+class Staged {
+  public:
+    Staged(MTL::Device *device, MTL::Buffer *working)
+        : working_(NS::RetainPtr(working)),
+          host_(is_visible(working) ? working_
+                                    : new_shared_buffer(device, working->length(), "router.staging")) {}
 
-void copy_out(MTL::Buffer *from, std::span<std::byte> to) {
-    std::copy_n(contents<std::byte>(from), to.size(), to.data());
-}
+    MTL::Buffer *working() const { return working_.get(); }
+
+    // Before the route, with what it still needs the device to do.
+    void write(std::span<const std::byte> from, std::vector<BufferCopy> &uploads) {
+        std::copy_n(from.data(), from.size(), contents<std::byte>(host_.get()));
+        if (host_ != working_) uploads.push_back({host_.get(), working_.get(), from.size()});
+    }
+    // Before the route, and after it.
+    void will_read(size_t length, std::vector<BufferCopy> &downloads) {
+        if (host_ != working_) downloads.push_back({working_.get(), host_.get(), length});
+    }
+    void read(std::span<std::byte> to) {
+        std::copy_n(contents<std::byte>(host_.get()), to.size(), to.data());
+    }
+
+  private:
+    BufferPtr working_, host_;
+};
 
 // Blocks until the route is done.
-void run(Context &context, const RoutePlan &plan, const RouteOperands &operands) {
+void run(Context &context, const RoutePlan &plan, const RouteOperands &operands,
+         std::span<const BufferCopy> uploads, std::span<const BufferCopy> downloads) {
     AutoreleaseScope pool;
-    complete(compute_commands(
-        context.queue(), MTL::DispatchTypeSerial,
-        [&](MTL::ComputeCommandEncoder *encoder) { encode_moe_route_rows(encoder, plan, operands); }));
+    MTL::CommandBuffer *const commands = new_commands(context.queue());
+    encode_copies(commands, uploads);
+    encode_compute(commands, MTL::DispatchTypeSerial, [&](MTL::ComputeCommandEncoder *encoder) {
+        encode_moe_route_rows(encoder, plan, operands);
+    });
+    encode_copies(commands, downloads);
+    complete(commands);
 }
 
 }  // namespace
@@ -51,16 +73,25 @@ void run(Context &context, const RoutePlan &plan, const RouteOperands &operands)
 struct Router::Workspace {
     int64_t rows;
     std::shared_ptr<RouteScratch> scratch;
-    BufferPtr x, resident;
+    Staged x, resident, inds, scores, logits;
 
     Workspace(const Gate &gate, int64_t capacity, int64_t top_k)
+        : Workspace(gate.context()->device(), gate, capacity, top_k) {}
+
+    size_t bytes() const {
+        return x.working()->length() + scratch->words()->length() + scratch->logits()->length();
+    }
+
+  private:
+    Workspace(MTL::Device *device, const Gate &gate, int64_t capacity, int64_t top_k)
         : rows(capacity),
           scratch(RouteScratch::create(gate.context(), capacity, gate.experts(), top_k)),
-          x(new_shared_buffer(gate.context()->device(), size_t(capacity) * gate.hidden() * 2, "router.x")),
-          resident(new_shared_buffer(gate.context()->device(), gate.experts() * sizeof(int32_t),
-                                     "router.resident")) {}
-
-    size_t bytes() const { return x->length() + scratch->words()->length() + scratch->logits()->length(); }
+          x(device, new_working_buffer(device, size_t(capacity) * gate.hidden() * 2, "router.x").get()),
+          resident(device,
+                   new_working_buffer(device, gate.experts() * sizeof(int32_t), "router.resident").get()),
+          inds(device, scratch->inds()),
+          scores(device, scratch->scores()),
+          logits(device, scratch->logits()) {}
 };
 
 Router::Router(std::shared_ptr<Gate> gate, int64_t top_k, Fuse fuse) : gate_(std::move(gate)), fuse_(fuse) {
@@ -105,22 +136,26 @@ std::shared_ptr<const RoutePlan> Router::route(const RouterInput &input, const R
     if (input.rows == 0) return plan;
 
     auto workspace = acquire(input.rows);
-    const RouteScratch &scratch = *workspace->scratch;
+    std::vector<BufferCopy> uploads, downloads;
     RouteBias bias;
-    copy_in(input.x, workspace->x.get());
+    workspace->x.write(input.x, uploads);
     if (biased) {
-        copy_in(input.bias->resident, workspace->resident.get());
-        bias = {workspace->resident.get(), input.bias->eps};
+        workspace->resident.write(std::as_bytes(input.bias->resident), uploads);
+        bias = {workspace->resident.working(), input.bias->eps};
     }
+    workspace->inds.will_read(output.inds.size(), downloads);
+    workspace->scores.will_read(output.scores.size(), downloads);
+    if (output.logits) workspace->logits.will_read(output.logits->size(), downloads);
     // If this throws, the workspace goes with it: the next call gets a fresh scratch.
     run(*gate_->context(), *plan,
-        {.x = workspace->x.get(),
+        {.x = workspace->x.working(),
          .gate = gate_.get(),
-         .scratch = &scratch,
-         .bias = biased ? &bias : nullptr});
-    copy_out(scratch.inds(), output.inds);
-    copy_out(scratch.scores(), output.scores);
-    if (output.logits) copy_out(scratch.logits(), *output.logits);
+         .scratch = workspace->scratch.get(),
+         .bias = biased ? &bias : nullptr},
+        uploads, downloads);
+    workspace->inds.read(output.inds);
+    workspace->scores.read(output.scores);
+    if (output.logits) workspace->logits.read(*output.logits);
     release(std::move(workspace));
     return plan;
 }

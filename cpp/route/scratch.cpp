@@ -1,6 +1,5 @@
 #include "route/scratch.h"
 
-#include <algorithm>
 #include <stdexcept>
 
 #include "route/limits.h"
@@ -18,19 +17,18 @@ std::shared_ptr<RouteScratch> RouteScratch::create(std::shared_ptr<Context> cont
     scratch->rows_ = uint32_t(rows);
     scratch->experts_ = uint32_t(experts);
     scratch->top_k_ = uint32_t(top_k);
-    scratch->inds_ = new_shared_buffer(device, chosen * sizeof(int32_t), "scratch.inds");
-    scratch->scores_ = new_shared_buffer(device, chosen * sizeof(uint16_t), "scratch.scores");
-    scratch->logits_ = new_shared_buffer(device, all * sizeof(uint16_t), "scratch.logits");
-    scratch->arrivals_ = new_shared_buffer(device, size_t(rows) * sizeof(uint32_t), "scratch.arrivals");
-    scratch->words_ = new_shared_buffer(device, all * sizeof(uint32_t), "scratch.words");
+    scratch->inds_ = new_working_buffer(device, chosen * sizeof(int32_t), "scratch.inds");
+    scratch->scores_ = new_working_buffer(device, chosen * sizeof(uint16_t), "scratch.scores");
+    scratch->logits_ = new_working_buffer(device, all * sizeof(uint16_t), "scratch.logits");
+    scratch->arrivals_ = new_working_buffer(device, size_t(rows) * sizeof(uint32_t), "scratch.arrivals");
+    scratch->words_ = new_working_buffer(device, all * sizeof(uint32_t), "scratch.words");
     scratch->context_ = std::move(context);
     return scratch;
 }
 
 void RouteScratch::reset() {
-    for (MTL::Buffer *buffer : {arrivals_.get(), words_.get()}) {
-        std::fill_n(contents<std::byte>(buffer), buffer->length(), std::byte{0});
-    }
+    MTL::Buffer *const buffers[] = {arrivals_.get(), words_.get()};
+    fill_buffers(context_->queue(), buffers, std::byte{0});
 }
 
 }  // namespace qwisp

@@ -1,4 +1,5 @@
-// Buffers that a route writes: its results and what the fused kernels keep between threadgroups.
+// Buffers that a route writes: its results and what the fused kernels keep between threadgroups. Working
+// memory: where shared memory is far from the device, the host reads it with read_buffer.
 //
 // One scratch serves one route at a time: two routes that may overlap (two command buffers in flight, or one
 // concurrent encoder without a barrier between them) need a scratch each. In one serial encoder, or with a
@@ -19,7 +20,8 @@ class RouteScratch {
                                                 int64_t experts, int64_t top_k);
 
     // Clears what the fused kernels expect to be zero. Needed only after a command buffer that used this
-    // scratch failed, and only while none is in flight: a launch that completes leaves it cleared.
+    // scratch failed, and only while none is in flight: a launch that completes leaves it cleared. Blocks;
+    // throws DeviceError where the device has to do it.
     void reset();
 
     const std::shared_ptr<Context> &context() const { return context_; }

@@ -111,9 +111,9 @@ inline Routed run(Router &router, const Halfs &x, const HostBias *bias = nullptr
 }
 
 template <typename T>
-std::vector<T> read(MTL::Buffer *buffer, size_t count, size_t offset = 0) {
+std::vector<T> read(MTL::Buffer *buffer, size_t count) {
     std::vector<T> out(count);
-    std::memcpy(out.data(), contents<std::byte>(buffer) + offset, count * sizeof(T));
+    read_buffer(context()->queue(), buffer, out.data(), count * sizeof(T));
     return out;
 }
 

@@ -90,24 +90,37 @@ std::vector<Sample> Harness::run(int64_t first_round, int64_t rounds, bool rotat
     std::deque<InFlight> in_flight;
     int64_t last_completed = 0;
 
-    const auto finish_oldest = [&] {
-        const InFlight oldest = std::move(in_flight.front());
-        in_flight.pop_front();
-        Sample sample = oldest.sample;
-        sample.committed_ns = oldest.submitted.committed_ns;
-        sample.completed_ns = finish(oldest.submitted);
-        sample.wall_ns = sample.completed_ns - std::max(sample.committed_ns, last_completed);
-        last_completed = sample.completed_ns;
-        sample.gpu = parts_.stamps(oldest.submitted.commands.get());
-        outputs_.check(oldest.slot, sample.x_set, sample.block, size_t(sample.arm), sample.round);
-        samples.push_back(sample);
+    const auto check_from = [&](size_t first, int64_t slot) {
+        for (size_t i = first; i < samples.size(); ++i, slot = (slot + 1) % options.in_flight) {
+            const Sample &sample = samples[i];
+            outputs_.check(slot, sample.x_set, sample.block, size_t(sample.arm), sample.round);
+            poison(workload_, slot);
+        }
+    };
+    // Where checking is work of the device, all that is in flight ends first, so that nothing waits for it.
+    const auto finish_some = [&] {
+        const size_t first = samples.size();
+        const int64_t slot = in_flight.front().slot;
+        do {
+            const InFlight oldest = std::move(in_flight.front());
+            in_flight.pop_front();
+            Sample sample = oldest.sample;
+            sample.committed_ns = oldest.submitted.committed_ns;
+            sample.completed_ns = finish(oldest.submitted);
+            sample.wall_ns = sample.completed_ns - std::max(sample.committed_ns, last_completed);
+            last_completed = sample.completed_ns;
+            sample.gpu = parts_.stamps(oldest.submitted.commands.get());
+            samples.push_back(sample);
+        } while (!workload_.is_visible() && !in_flight.empty());
+        check_from(first, slot);
     };
 
+    for (int64_t slot = 0; slot < options.in_flight; ++slot) poison(workload_, slot);
     int64_t index = first_round * int64_t(arms_.size());
     for (int64_t round = first_round; round < first_round + rounds; ++round) {
         const auto order = round_order(arms_.size(), round);
         for (size_t position = 0; position < order.size(); ++position, ++index) {
-            if (int64_t(in_flight.size()) == options.in_flight) finish_oldest();
+            if (int64_t(in_flight.size()) == options.in_flight) finish_some();
             Sample sample;
             sample.round = round;
             sample.arm = int64_t(order[position]);
@@ -116,14 +129,13 @@ std::vector<Sample> Harness::run(int64_t first_round, int64_t rounds, bool rotat
             sample.block = (rotate ? index : round) % options.blocks;
             sample.x_hash = workload_.x_hash(sample.x_set);
             const int64_t slot = index % options.in_flight;
-            poison(workload_, slot);
             Submitted submitted = submit(*context_, concurrent_, [&](MTL::ComputeCommandEncoder *encoder) {
                 encode(encoder, order[position], sample.x_set, sample.block, slot);
             });
             in_flight.push_back({std::move(submitted), sample, slot});
         }
     }
-    while (!in_flight.empty()) finish_oldest();
+    while (!in_flight.empty()) finish_some();
     return samples;
 }
 

@@ -10,17 +10,10 @@ constexpr std::byte kPoison{0xff};  // no expert -1 and no score NaN comes of fi
 
 }  // namespace
 
-void poison(const Workload &workload, int64_t slot) {
-    for (int64_t layer = 0; layer < workload.options().layers; ++layer) {
-        const RouteScratch &scratch = workload.scratch(slot, layer);
-        for (MTL::Buffer *buffer : {scratch.inds(), scratch.scores()}) {
-            std::fill_n(contents<std::byte>(buffer), buffer->length(), kPoison);
-        }
-    }
-}
+void poison(const Workload &workload, int64_t slot) { workload.fill_results(slot, kPoison); }
 
 void Outputs::check(int64_t slot, int64_t x_set, int64_t block, size_t arm, int64_t round) {
-    std::vector<std::byte> found = read(slot);
+    std::vector<std::byte> found = workload_.results(slot);
     const auto [place, is_first] = references_.try_emplace({x_set, block}, Reference{arm, {}});
     Reference &reference = place->second;
     if (is_first) {
@@ -36,22 +29,6 @@ void Outputs::check(int64_t slot, int64_t x_set, int64_t block, size_t arm, int6
     if (found != reference.bytes && difference_.empty()) {
         difference_ = describe(found, reference, arm, round);
     }
-}
-
-std::vector<std::byte> Outputs::read(int64_t slot) const {
-    const RouteShape &shape = workload_.options().shape;
-    const auto chosen = size_t(shape.rows * shape.top_k);
-    std::vector<std::byte> bytes;
-    bytes.reserve(size_t(workload_.options().layers) * chosen * (sizeof(int32_t) + sizeof(uint16_t)));
-    const auto append = [&](MTL::Buffer *buffer, size_t length) {
-        const auto *first = contents<std::byte>(buffer);
-        bytes.insert(bytes.end(), first, first + length);
-    };
-    for (int64_t layer = 0; layer < workload_.options().layers; ++layer) {
-        append(workload_.scratch(slot, layer).inds(), chosen * sizeof(int32_t));
-        append(workload_.scratch(slot, layer).scores(), chosen * sizeof(uint16_t));
-    }
-    return bytes;
 }
 
 std::string Outputs::describe(const std::vector<std::byte> &found, const Reference &reference, size_t arm,

@@ -33,7 +33,6 @@ class Outputs {
         std::vector<std::byte> bytes;  // inds and scores, layer after layer
     };
 
-    std::vector<std::byte> read(int64_t slot) const;
     std::string describe(const std::vector<std::byte> &found, const Reference &reference, size_t arm,
                          int64_t round) const;
 

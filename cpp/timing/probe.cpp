@@ -19,9 +19,9 @@ DispatchProbe::DispatchProbe(std::shared_ptr<Context> context, int64_t most)
                                     std::to_string(kMost));
     }
     MTL::Device *device = context_->device();
-    ids_ = new_shared_buffer(device, size_t(most * kSlice), "probe.ids");
-    logits_ = new_shared_buffer(device, size_t(most * kSlice), "probe.logits");
-    source_ = new_shared_buffer(device, size_t(kSlice), "probe.source");  // zeros: id 0 becomes id 0
+    ids_ = new_working_buffer(device, size_t(most * kSlice), "probe.ids");
+    logits_ = new_working_buffer(device, size_t(most * kSlice), "probe.logits");
+    source_ = new_working_buffer(device, size_t(kSlice), "probe.source");  // zeros: id 0 becomes id 0
     copy_ = &context_->pipeline(Kernel::diag_copy_route);
     remap_ = &context_->pipeline(Kernel::slot_remap_rows);
 }

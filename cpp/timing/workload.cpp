@@ -1,10 +1,13 @@
 #include "timing/workload.h"
 
+#include <algorithm>
 #include <functional>
 #include <random>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+
+#include "route/commands.h"
 
 namespace qwisp::timing {
 namespace {
@@ -47,6 +50,10 @@ std::shared_ptr<Gate> random_gate(const std::shared_ptr<Context> &context, const
                         std::as_bytes(std::span(scales)), std::as_bytes(std::span(biases)));
 }
 
+uint64_t hash_of(const uint16_t *rows, size_t count) {
+    return std::hash<std::string_view>{}({reinterpret_cast<const char *>(rows), count * sizeof *rows});
+}
+
 }  // namespace
 
 void fill_rows(std::span<uint16_t> x, uint64_t seed) {
@@ -55,7 +62,7 @@ void fill_rows(std::span<uint16_t> x, uint64_t seed) {
 }
 
 Workload::Workload(const std::shared_ptr<Context> &context, const WorkloadOptions &options, const Fill &fill)
-    : options_(options) {
+    : context_(context), options_(options) {
     check(options);
     const RouteShape &shape = options.shape;
     Random seeds(options.seed);
@@ -66,15 +73,62 @@ Workload::Workload(const std::shared_ptr<Context> &context, const WorkloadOption
         scratches_.push_back(RouteScratch::create(context, shape.rows, shape.experts, shape.top_k));
     }
     const auto count = size_t(shape.rows * shape.hidden);
+    std::vector<uint16_t> rows(count);
     for (int64_t i = 0; i < options.x_sets; ++i) {
-        x_.push_back(new_shared_buffer(context->device(), count * sizeof(uint16_t), "timing.x"));
-        fill({contents<uint16_t>(x_.back().get()), count}, seeds());
+        std::fill(rows.begin(), rows.end(), uint16_t{0});
+        fill(rows, seeds());
+        x_.push_back(new_working_buffer(context->queue(), rows.data(), count * sizeof(uint16_t), "timing.x"));
+        read_buffer(context->queue(), x_.back().get(), rows.data(), count * sizeof(uint16_t));
+        x_hashes_.push_back(hash_of(rows.data(), count));
     }
+    if (qwisp::is_visible(scratch(0, 0).inds())) return;
+    size_t length = 0;
+    for (const MTL::Buffer *buffer : result_buffers(0)) length += buffer->length();
+    staging_ = new_shared_buffer(context->device(), length, "timing.results");
 }
 
 uint64_t Workload::x_hash(int64_t set) const {
-    const auto length = size_t(options_.shape.rows * options_.shape.hidden) * sizeof(uint16_t);
-    return std::hash<std::string_view>{}({contents<char>(x(set)), length});
+    const auto *const now = contents<uint16_t>(x(set));
+    return now ? hash_of(now, size_t(options_.shape.rows * options_.shape.hidden)) : x_hashes_[size_t(set)];
+}
+
+std::vector<MTL::Buffer *> Workload::result_buffers(int64_t slot) const {
+    std::vector<MTL::Buffer *> buffers;
+    for (int64_t layer = 0; layer < options_.layers; ++layer) {
+        buffers.push_back(scratch(slot, layer).inds());
+        buffers.push_back(scratch(slot, layer).scores());
+    }
+    return buffers;
+}
+
+void Workload::fill_results(int64_t slot, std::byte value) const {
+    fill_buffers(context_->queue(), result_buffers(slot), value);
+}
+
+std::vector<std::byte> Workload::results(int64_t slot) const {
+    const std::vector<MTL::Buffer *> buffers = result_buffers(slot);
+    const auto chosen = size_t(options_.shape.rows * options_.shape.top_k);
+    const size_t lengths[] = {chosen * sizeof(int32_t), chosen * sizeof(uint16_t)};
+    std::vector<BufferCopy> copies;
+    size_t staged = 0;
+    for (size_t i = 0; staging_ && i < buffers.size(); ++i) {
+        copies.push_back({buffers[i], staging_.get(), lengths[i % 2], staged});
+        staged += buffers[i]->length();
+    }
+    if (staging_) {
+        AutoreleaseScope pool;
+        MTL::CommandBuffer *const commands = new_commands(context_->queue());
+        encode_copies(commands, copies);
+        complete(commands);
+    }
+    std::vector<std::byte> bytes;
+    bytes.reserve(buffers.size() / 2 * (lengths[0] + lengths[1]));
+    for (size_t i = 0; i < buffers.size(); ++i) {
+        const auto *const first = staging_ ? contents<std::byte>(staging_.get()) + copies[i].to_offset
+                                           : contents<std::byte>(buffers[i]);
+        bytes.insert(bytes.end(), first, first + lengths[i % 2]);
+    }
+    return bytes;
 }
 
 }  // namespace qwisp::timing

@@ -39,13 +39,27 @@ class Workload {
         return *scratches_[size_t(slot * options_.layers + layer)];
     }
     MTL::Buffer *x(int64_t set) const { return x_[size_t(set)].get(); }  // float16 [rows, hidden]
-    uint64_t x_hash(int64_t set) const;                                  // of what the buffer holds now
+    // Of what the buffer holds now; where the host does not see it, of what it held when it was filled.
+    uint64_t x_hash(int64_t set) const;
+
+    // Whether the host sees what the commands work on. If not, the two below are work of the device, and
+    // block.
+    bool is_visible() const { return !staging_; }
+    // Overwrites the inds and scores in a slot.
+    void fill_results(int64_t slot, std::byte value) const;
+    // The inds and scores in a slot, layer after layer.
+    std::vector<std::byte> results(int64_t slot) const;
 
   private:
+    std::vector<MTL::Buffer *> result_buffers(int64_t slot) const;
+
+    std::shared_ptr<Context> context_;
     WorkloadOptions options_;
     std::vector<std::shared_ptr<Gate>> gates_;
     std::vector<std::shared_ptr<RouteScratch>> scratches_;
     std::vector<BufferPtr> x_;
+    std::vector<uint64_t> x_hashes_;
+    BufferPtr staging_;  // for the results of a slot, where the host does not see them
 };
 
 }  // namespace qwisp::timing

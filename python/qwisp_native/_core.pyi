@@ -346,7 +346,9 @@ class RouteScratch:
     """
     Buffers that encode_moe_route_rows writes: its results, and what the fused kernels keep between threadgroups.
 
-    A scratch serves one route at a time: command buffers in flight at once need one each.
+    A scratch serves one route at a time: command buffers in flight at once need one each. Its arrays are views without
+    a copy, except on a device whose memory is its own ("cuda"): there each is a copy, read only, of what the buffer holds
+    once the command buffers committed before have run.
 
     Args:
         device: where the buffers are made.
@@ -373,12 +375,12 @@ class RouteScratch:
     @property
     def inds(self) -> numpy.typing.NDArray[numpy.int32]:
         """
-        int32 [rows, K], the chosen experts in order of choice, without a copy.
+        int32 [rows, K], the chosen experts in order of choice.
         """
     @property
     def logits(self) -> numpy.typing.NDArray[numpy.float16]:
         """
-        float16 [rows, E], raw, without a copy. Written by the pair, or if logits or diag were asked for.
+        float16 [rows, E], raw. Written by the pair, or if logits or diag were asked for.
         """
     @property
     def rows(self) -> int:
@@ -388,7 +390,7 @@ class RouteScratch:
     @property
     def scores(self) -> numpy.typing.NDArray[numpy.float16]:
         """
-        float16 [rows, K], renormalised, in the same order, without a copy.
+        float16 [rows, K], renormalised, in the same order.
         """
     @property
     def top_k(self) -> int:
