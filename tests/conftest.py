@@ -47,6 +47,31 @@ def device() -> qn.Device:
     return qn.Device()
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("cuda"):
+        _skip_without("cuda")
+
+
+def _skip_without(kind: str) -> None:
+    import qwisp_native as qn
+
+    asked = os.environ.get("QWISP_DEVICE", kind)
+    if asked != kind:
+        pytest.skip(f"{kind}: the device under test is {asked}")
+    found = [each for each in qn.devices() if each.kind == kind]
+    if not any(each.available for each in found):
+        pytest.skip(f"{kind}: {found[0].why}")
+
+
+@pytest.fixture(scope="session", params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda), "metal"])
+def each_device(request: pytest.FixtureRequest) -> qn.Device:
+    """Every kind of device that is here and, where one was asked for, only that."""
+    import qwisp_native as qn
+
+    _skip_without(request.param)
+    return qn.Device(request.param)
+
+
 @pytest.fixture
 def context(device: qn.Device) -> Context:
     """What a gate is given."""

@@ -34,7 +34,7 @@ def scratch(device: qn.Device) -> qn.RouteScratch:
 
 def test_devices() -> None:
     found = qn.devices()
-    assert {each.kind for each in found} == {"cpu", "metal"}
+    assert {each.kind for each in found} == {"cpu", "cuda", "metal"}
     for each in found:
         assert each.available == (not each.why)
         assert bool(each.name) == each.available
@@ -43,18 +43,39 @@ def test_devices() -> None:
     assert qn.Device("cpu").name == cpu.name
 
 
+def test_a_private_buffer_holds_the_same_rows(device: qn.Device) -> None:
+    gate, x = layer().gate(device), rows(3)
+    found = []
+    for private in (False, True):
+        buffer = device.buffer(x, "x", private=private)
+        scratch = qn.RouteScratch(device, rows=3, experts=EXPERTS, top_k=TOP_K)
+        commands = device.command_buffer()
+        with commands.compute_encoder() as encoder:
+            qn.encode_moe_route_rows(encoder, buffer, gate, scratch, rows=3)
+        commands.commit()
+        commands.wait_until_completed()
+        found.append((np.array(scratch.inds), np.array(scratch.scores)))
+    assert same(*found)
+    assert (buffer.shape, buffer.dtype, buffer.label) == (x.shape, x.dtype, "x")
+    with pytest.raises(RuntimeError, match="array: the buffer is private to the device"):
+        _ = buffer.array
+    bias = qn.RouteBias(device.buffer(np.ones(EXPERTS, np.int32), private=True), 0.5)
+    with pytest.raises(ValueError, match=r"bias.resident: a private Buffer"):
+        qn.Router(gate, TOP_K)(x, bias=bias)
+
+
 def test_device() -> None:
     device = qn.Device("cpu", contract="off")
     assert (device.kind, device.contract, device.shader_sha256) == ("cpu", "off", qn.shader_sha256())
     assert repr(device).startswith("Device('cpu'")
     assert qn.Device("cpu", contract="compiler").contract == "compiler"
-    assert qn.Device(kind=None).kind in {"cpu", "metal"}
+    assert qn.Device(kind=None).kind in {"cpu", "cuda", "metal"}
 
 
 @pytest.mark.parametrize(
     ("arguments", "options", "error", "text"),
     [
-        (("gpu",), {}, ValueError, "kind: 'gpu'.*'cpu' or 'metal'"),
+        (("gpu",), {}, ValueError, "kind: 'gpu'.*'cpu', 'cuda' or 'metal'"),
         (("",), {}, ValueError, "kind: ''"),
         ((3,), {}, TypeError, "kind: an int"),
         ((b"cpu",), {}, TypeError, "kind: a bytes"),

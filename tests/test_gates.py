@@ -21,7 +21,10 @@ LOCKED = json.loads((Path(__file__).parent / "locked_tests.json").read_text())
 
 
 @pytest.mark.parametrize("name", GATES)
-def test_gate(name: str, context: Context) -> None:
+def test_gate(name: str, each_device: qn.Device) -> None:
+    context = Context(each_device)
+    if not GATES[name].is_about(each_device):
+        pytest.skip(f"{name} is about {GATES[name].kind} devices only")
     count, failures = run_gate(GATES[name], context)
     assert not failures, "\n".join(f"{f.check}: {f.detail}" for f in failures[:20])
     if context.exact:
@@ -60,6 +63,16 @@ def test_a_red_gate_is_told_and_ends_with_1(
 def test_a_gate_that_checks_nothing_is_red(context: Context) -> None:
     count, failures = run_gate(gates.Gate("empty", "", lambda _: iter(())), context)
     assert (count, len(failures)) == (1, 1)
+
+
+def test_a_gate_of_another_kind_of_device_is_skipped_by_name(
+    device: qn.Device, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(GATES, "of-others", gates.Gate("of-others", "", lambda _: iter(()), "toaster"))
+    with pytest.raises(ValueError, match="only: of-others: about toaster devices only, not"):
+        gates.run(device, only=["of-others"])
+    assert gates.main(["--device", device.kind, "--only", "refused-shapes", "--only", "of-others"]) == 0
+    assert "of-others      skipped: about toaster devices only\n" in capsys.readouterr().out
 
 
 def test_unknown_gate_is_an_error() -> None:

@@ -44,12 +44,12 @@ def check_child(pid, seconds=60):
 """
 
 
-def run(code: str, expected: int = 0, seconds: float = 120) -> str:
-    """Runs HEAD and `code` in a fresh interpreter; returns its output."""
+def run(code: str, expected: int = 0, seconds: float = 120, device: str = "") -> str:
+    """Runs HEAD and `code` in a fresh interpreter, on `device` if given; returns its output."""
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     done = subprocess.run(
         [sys.executable, "-c", HEAD + code],
-        env=os.environ | {"PYTHONPATH": path},
+        env=os.environ | {"PYTHONPATH": path} | ({"QWISP_DEVICE": device} if device else {}),
         capture_output=True,
         text=True,
         timeout=seconds,
@@ -226,6 +226,7 @@ assert same(router(x), want)
 
 # ---- fork
 
+# GPUs do not survive one; the cpu device does.
 forks = pytest.mark.skipif(
     not hasattr(os, "fork") or sys.platform == "darwin", reason="Metal does not survive a fork"
 )
@@ -244,7 +245,7 @@ for _ in range(5):
     check_child(pid)
     assert same(router(x), want)
 """
-    run(code)
+    run(code, device="cpu")
 
 
 @forks
@@ -269,7 +270,7 @@ check_child(pid)
 buffer.wait_until_completed()
 assert same(router(x), want)
 """
-    run(code)
+    run(code, device="cpu")
 
 
 @forks
@@ -290,7 +291,7 @@ for _ in range(10):
 stop = True
 for thread in threads: thread.join()
 """
-    run(code)
+    run(code, device="cpu")
 
 
 @forks
@@ -307,7 +308,7 @@ for _ in range(5):
         sys.exit(0)
     check_child(pid)
 """
-    run(code)
+    run(code, device="cpu")
 
 
 @forks
@@ -319,7 +320,7 @@ from small import TOP_K, layer, rows, same
 import qwisp_native as qn
 
 def work(seed):
-    return [each.tobytes() for each in qn.Router(layer().gate(qn.Device()), TOP_K)(rows(2, seed))]
+    return [each.tobytes() for each in qn.Router(layer().gate(qn.Device("cpu")), TOP_K)(rows(2, seed))]
 
 if __name__ == "__main__":
     here = [work(seed) for seed in range(4)]
@@ -338,6 +339,30 @@ if __name__ == "__main__":
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.cuda
+def test_a_forked_child_is_refused_what_cuda_made() -> None:
+    code = """
+pid = os.fork()
+if pid == 0:
+    for use in (lambda: router(x), lambda: device.buffer(x), lambda: qn.Router(gate, TOP_K)):
+        try:
+            use()
+        except RuntimeError as error:
+            assert "CUDA does not survive a fork" in str(error), error
+        else:
+            os._exit(5)
+    try:
+        qn.Device("cuda")
+    except qn.DeviceError:
+        pass
+    cpu = qn.Device("cpu")
+    os._exit(0 if same(qn.Router(layer().gate(cpu), TOP_K, fuse="last")(x), want) else 6)
+check_child(pid)
+assert same(router(x), want)
+"""
+    run(code, device="cuda")
 
 
 def test_signals_reach_python() -> None:

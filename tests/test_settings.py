@@ -36,6 +36,7 @@ def test_empty_is_unset() -> None:
     ("name", "text", "field", "value"),
     [
         ("QWISP_DEVICE", "cpu", "device", "cpu"),
+        ("QWISP_DEVICE", "cuda", "device", "cuda"),
         ("QWISP_DEVICE", "metal", "device", "metal"),
         ("QWISP_FUSE_ROUTE", "0", "fuse", False),
         ("QWISP_FUSE_ROUTE", "1", "fuse", True),
@@ -145,7 +146,7 @@ def test_import_survives_a_bad_value() -> None:
     code = "import qwisp_native as qn; print('imported'); qn.Device()"
     done = in_process(code, QWISP_DEVICE="gpu")
     assert done.stdout == "imported\n"
-    assert "ValueError: QWISP_DEVICE: 'gpu', but it must be cpu, metal" in done.stderr
+    assert "ValueError: QWISP_DEVICE: 'gpu', but it must be cpu, cuda, metal" in done.stderr
 
 
 def test_seed_from_the_environment() -> None:

@@ -5,14 +5,18 @@
 namespace qwisp::python {
 namespace {
 
-constexpr const char *kBufferDoc = R"(Memory that the device and this process share, with a shape and a dtype.
+constexpr const char *kBufferDoc =
+    R"(Memory that the device and this process share, or private to the device, with a shape and a dtype.
 
 Made by Device.buffer and Device.empty. A command buffer keeps the buffers that it uses alive.)";
 
 constexpr const char *kArrayDoc = R"(The buffer's own memory as a numpy array, without a copy.
 
 The array keeps the memory alive. Nothing guards it against a command buffer that is still running: read and
-write after CommandBuffer.wait_until_completed.)";
+write after CommandBuffer.wait_until_completed.
+
+Raises:
+    RuntimeError: the buffer is private to the device.)";
 
 constexpr const char *kCopyDoc = R"(A buffer with a copy of `array`.
 
@@ -20,11 +24,14 @@ Args:
     array: any shape, of bool, (u)int8 to (u)int64 or float16 to float64; C-contiguous. numpy, the buffer
         protocol, or DLPack on the CPU.
     label: a name for error messages and for tools that capture frames.
+    private: in memory of the device's own, which the host does not see: on "cuda" the GPU's, where kernels read
+        much faster than in shared memory.
 
 Raises:
     TypeError: not an array, or another dtype.
     ValueError: not contiguous, or not on the CPU.
-    MemoryError: the device does not have it.)";
+    MemoryError: the device does not have it.
+    DeviceError: the copy to private memory failed.)";
 
 constexpr const char *kEmptyDoc = R"(A buffer of zeros.
 
@@ -60,18 +67,21 @@ std::string label_value(const Arg<std::optional<std::string>> &label) {
 using BufferHandle = std::shared_ptr<BufferObject>;
 
 BufferHandle make_buffer(const Self<DeviceObject> &self, const Arg<ArrayInput> &value,
-                         const Arg<std::optional<std::string>> &label) {
+                         const Arg<std::optional<std::string>> &label, const Arg<bool> &private_arg) {
     using enum Element;
     const HostArray array(
         "array", value.value,
         {boolean, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, float32, float64});
     auto buffer = std::make_shared<BufferObject>(
         BufferObject{self.held, array.element(), array.shape(), label_value(label), {}});
-    MTL::Device *device = self->metal();
+    const bool is_private = flag("private", private_arg);
+    const auto context = self->context();
     without_gil([&] {
         AutoreleaseScope pool;
-        buffer->memory =
-            new_shared_buffer(device, array.memory().data(), array.bytes(), buffer->label.c_str());
+        const void *const bytes = array.memory().data();
+        const char *const name = buffer->label.c_str();
+        buffer->memory = is_private ? new_private_buffer(context->queue(), bytes, array.bytes(), name)
+                                    : new_shared_buffer(context->device(), bytes, array.bytes(), name);
     });
     return buffer;
 }
@@ -106,6 +116,9 @@ void bind_buffer(py::module_ &module) {
         .def_property_readonly(
             "array",
             [](const Buffer &self) -> Named<AnyArray> {
+                if (!self->memory->contents()) {
+                    throw std::runtime_error("array: the buffer is private to the device");
+                }
                 return view(self->element, self->shape, self->memory->contents(), self.object, true);
             },
             kArrayDoc)
@@ -127,7 +140,9 @@ void bind_buffer(py::module_ &module) {
             return std::string("Buffer(") + info(self->element).name + " " + shown(self->shape) +
                    (self->label.empty() ? "" : ", '" + self->label + "'") + ")";
         });
-    device.def("buffer", &make_buffer, py::arg("array"), py::arg("label") = py::none(), kCopyDoc)
+    device
+        .def("buffer", &make_buffer, py::arg("array"), py::arg("label") = py::none(), py::kw_only(),
+             py::arg("private") = false, kCopyDoc)
         .def("empty", &make_empty, py::arg("shape"), py::arg("dtype"), py::arg("label") = py::none(),
              kEmptyDoc);
 }

@@ -14,8 +14,8 @@ namespace {
 constexpr const char *kDeviceDoc = R"(A device that routes: its shaders are compiled when it is made.
 
 Args:
-    kind: "cpu" (the software device: the shaders' threads run on the processor) or "metal" (an Apple GPU).
-        None: QWISP_DEVICE, or the best that there is.
+    kind: "cpu" (the software device: the shaders' threads run on the processor), "cuda" (an NVIDIA GPU) or
+        "metal" (an Apple GPU). None: QWISP_DEVICE, or the best that there is: "metal", else "cuda", else "cpu".
     contract: "off" (every operation rounds on its own, as docs/contract.md section 2 has it) or "compiler"
         (multiplications and additions contract as the compiler likes, for parity with an engine that is built
         so; Apple GPUs only in effect). None: QWISP_CONTRACT.
@@ -37,11 +37,16 @@ Raises:
     ValueError: a seed below 0 or above 2^63 - 1, or a device that is not the software device.)";
 
 constexpr const char *kKernelsDoc =
-    R"(What computes the kernels on the software device: "avx512", "avx2", "neon" or "portable" (the vector
-kernels), or "simt" (the shaders themselves, thread by thread: a thousand times slower, and checks every access).
+    R"(How the device runs kernels. All choices give the same bits. It belongs to the device of the process.
 
-"" on other devices. All give the same bits. It belongs to the software device of the process. The first value
-comes from QWISP_CPU_KERNELS; without it, the best that this processor runs. A simt_seed implies "simt".
+"cpu": "avx512", "avx2", "neon" or "portable" (the vector kernels), or "simt" (the shaders themselves, thread by
+thread: a thousand times slower, and checks every access). The first value comes from QWISP_CPU_KERNELS; without
+it, the best that this processor runs. A simt_seed implies "simt".
+
+"cuda": "dependent" (a command buffer is a CUDA graph, and a kernel may start before the one before it has ended;
+compute capability 9.0 or later), "graph" (without that) or "stream" (one launch a dispatch).
+
+"" on "metal".
 
 Raises:
     TypeError: not a str.
@@ -56,6 +61,24 @@ available, 4 at most.
 Raises:
     TypeError: not an int.
     ValueError: not 1 to 64, or a device that is not the software device.)";
+
+// What the CUDA driver takes from Python. Before its first use, hence before any look for devices.
+void set_up_cuda() {
+    static bool done = false;  // guarded by the GIL
+    if (done) return;
+    const auto [nvrtc, folder] = py::cast<std::pair<std::vector<std::string>, std::string>>(
+        py::module_::import("qwisp_native.cuda").attr("set_up")());
+    if (done) return;  // another thread came in between
+    metal::set_up_cuda(nvrtc, folder);
+    done = true;
+}
+
+std::string why_no_cuda_device() {
+    set_up_cuda();
+    std::string why;
+    without_gil([&] { why = metal::why_no_cuda_device(); });
+    return why;
+}
 
 const DeviceEntry *find(const std::vector<DeviceEntry> &entries, const std::string &kind) {
     for (const DeviceEntry &entry : entries) {
@@ -154,6 +177,7 @@ DevicePtr make_device(const Arg<std::optional<std::string>> &kind_arg,
         sha256 = py::cast<std::string>(loaded[1]);
     }
 
+    set_up_cuda();
     std::vector<DeviceEntry> entries;
     std::shared_ptr<Context> context;
     const DeviceEntry *entry = nullptr;
@@ -162,7 +186,8 @@ DevicePtr make_device(const Arg<std::optional<std::string>> &kind_arg,
         entry = find(entries, kind);
         if (!entry) {
             throw DeviceError("device '" + kind + "' is not available; this machine has " +
-                              kinds_here(entries));
+                              kinds_here(entries) +
+                              (kind == "cuda" ? "; cuda: " + metal::why_no_cuda_device() : ""));
         }
     });
     const Verdicts verdicts = stored_verdicts(*entry, contract, sha256);
@@ -191,6 +216,7 @@ DevicePtr make_device(const Arg<std::optional<std::string>> &kind_arg,
 using DeviceNames = py::typing::List<py::typing::Tuple<py::str, py::str>>;
 
 DeviceNames devices_here() {
+    set_up_cuda();
     std::vector<DeviceEntry> entries;
     without_gil([&] { entries = available_devices(); });
     py::list out;
@@ -201,10 +227,11 @@ DeviceNames devices_here() {
 }  // namespace
 
 const std::shared_ptr<Context> &DeviceObject::context() const {
-    if (kind == "metal" && generation_ != fork_generation()) {
-        throw std::runtime_error(
-            "device: made before this process was forked, and Metal does not survive a fork; "
-            "make a new Device in a process that is started afresh (multiprocessing: 'spawn')");
+    if (kind != "cpu" && generation_ != fork_generation()) {
+        throw std::runtime_error(std::string("device: made before this process was forked, and ") +
+                                 (kind == "cuda" ? "CUDA" : "Metal") +
+                                 " does not survive a fork; make a new Device in a process that is started "
+                                 "afresh (multiprocessing: 'spawn')");
     }
     return context_;
 }
@@ -213,6 +240,8 @@ void bind_device(py::module_ &module) {
     using Device = Self<DeviceObject>;
     module.def("available_devices", devices_here,
                py::doc("(kind, name) of each device that can be used now."));
+    module.def("why_no_cuda_device", why_no_cuda_device,
+               py::doc("Why \"cuda\" is not among available_devices(); \"\" if it is."));
     module.def(
         "shader_sha256", [] { return std::string(shader_sha256()); },
         py::doc("SHA-256, in hex, of the shader text in this module."));
@@ -220,7 +249,7 @@ void bind_device(py::module_ &module) {
         .def(py::init(&make_device), py::arg("kind") = py::none(), py::kw_only(),
              py::arg("contract") = py::none())
         .def_property_readonly(
-            "kind", [](const Device &self) { return self->kind; }, "\"cpu\" or \"metal\".")
+            "kind", [](const Device &self) { return self->kind; }, "\"cpu\", \"cuda\" or \"metal\".")
         .def_property_readonly(
             "name", [](const Device &self) { return self->name; }, "The device's own name.")
         .def_property_readonly(

@@ -95,6 +95,8 @@ BufferPtr BiasObject::on_device(const DevicePtr &device, int64_t experts) {
 std::span<const int32_t> BiasObject::on_host(int64_t experts) const {
     check_length(experts);
     if (!given_) return host_;
+    if (!given_->memory->contents())
+        wrong_value("bias.resident: a private Buffer, but the host must see it here");
     return {contents<int32_t>(given_->memory.get()), size_t(experts)};
 }
 

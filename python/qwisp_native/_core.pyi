@@ -34,6 +34,7 @@ __all__: list[str] = [
     "record_route",
     "scratch_state",
     "shader_sha256",
+    "why_no_cuda_device",
 ]
 
 class Device:
@@ -41,8 +42,8 @@ class Device:
     A device that routes: its shaders are compiled when it is made.
 
     Args:
-        kind: "cpu" (the software device: the shaders' threads run on the processor) or "metal" (an Apple GPU).
-            None: QWISP_DEVICE, or the best that there is.
+        kind: "cpu" (the software device: the shaders' threads run on the processor), "cuda" (an NVIDIA GPU) or
+            "metal" (an Apple GPU). None: QWISP_DEVICE, or the best that there is: "metal", else "cuda", else "cpu".
         contract: "off" (every operation rounds on its own, as docs/contract.md section 2 has it) or "compiler"
             (multiplications and additions contract as the compiler likes, for parity with an engine that is built
             so; Apple GPUs only in effect). None: QWISP_CONTRACT.
@@ -55,7 +56,9 @@ class Device:
     """
     def __init__(self, kind: str | None = None, *, contract: str | None = None) -> None: ...
     def __repr__(self) -> str: ...
-    def buffer(self, array: qwisp_native.arrays.ArrayInput, label: str | None = None) -> Buffer:
+    def buffer(
+        self, array: qwisp_native.arrays.ArrayInput, label: str | None = None, *, private: bool = False
+    ) -> Buffer:
         """
         A buffer with a copy of `array`.
 
@@ -63,11 +66,14 @@ class Device:
             array: any shape, of bool, (u)int8 to (u)int64 or float16 to float64; C-contiguous. numpy, the buffer
                 protocol, or DLPack on the CPU.
             label: a name for error messages and for tools that capture frames.
+            private: in memory of the device's own, which the host does not see: on "cuda" the GPU's, where kernels read
+                much faster than in shared memory.
 
         Raises:
             TypeError: not an array, or another dtype.
             ValueError: not contiguous, or not on the CPU.
             MemoryError: the device does not have it.
+            DeviceError: the copy to private memory failed.
         """
     def command_buffer(self) -> CommandBuffer:
         """
@@ -104,11 +110,16 @@ class Device:
     @property
     def kernels(self) -> str:
         """
-        What computes the kernels on the software device: "avx512", "avx2", "neon" or "portable" (the vector
-        kernels), or "simt" (the shaders themselves, thread by thread: a thousand times slower, and checks every access).
+        How the device runs kernels. All choices give the same bits. It belongs to the device of the process.
 
-        "" on other devices. All give the same bits. It belongs to the software device of the process. The first value
-        comes from QWISP_CPU_KERNELS; without it, the best that this processor runs. A simt_seed implies "simt".
+        "cpu": "avx512", "avx2", "neon" or "portable" (the vector kernels), or "simt" (the shaders themselves, thread by
+        thread: a thousand times slower, and checks every access). The first value comes from QWISP_CPU_KERNELS; without
+        it, the best that this processor runs. A simt_seed implies "simt".
+
+        "cuda": "dependent" (a command buffer is a CUDA graph, and a kernel may start before the one before it has ended;
+        compute capability 9.0 or later), "graph" (without that) or "stream" (one launch a dispatch).
+
+        "" on "metal".
 
         Raises:
             TypeError: not a str.
@@ -119,7 +130,7 @@ class Device:
     @property
     def kind(self) -> str:
         """
-        "cpu" or "metal".
+        "cpu", "cuda" or "metal".
         """
     @property
     def name(self) -> str:
@@ -162,7 +173,7 @@ class Device:
 
 class Buffer:
     """
-    Memory that the device and this process share, with a shape and a dtype.
+    Memory that the device and this process share, or private to the device, with a shape and a dtype.
 
     Made by Device.buffer and Device.empty. A command buffer keeps the buffers that it uses alive.
     """
@@ -174,6 +185,9 @@ class Buffer:
 
         The array keeps the memory alive. Nothing guards it against a command buffer that is still running: read and
         write after CommandBuffer.wait_until_completed.
+
+        Raises:
+            RuntimeError: the buffer is private to the device.
         """
     @property
     def device(self) -> Device:
@@ -820,6 +834,11 @@ def scratch_state(scratch: RouteScratch) -> tuple[bytes, bytes]:
 def shader_sha256() -> str:
     """
     SHA-256, in hex, of the shader text in this module.
+    """
+
+def why_no_cuda_device() -> str:
+    """
+    Why "cuda" is not among available_devices(); "" if it is.
     """
 
 __version__: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,10 +10,10 @@ from . import _core
 
 Kind = Literal["cpu", "cuda", "metal"]
 
-_ABSENT: dict[Kind, str] = {
-    "metal": "no Apple GPU with Metal (macOS only)",
-    "cuda": "no usable NVIDIA GPU",
-    "cpu": "this build has no software device",
+_ABSENT: dict[Kind, Callable[[], str]] = {
+    "metal": lambda: "no Apple GPU with Metal (macOS only)",
+    "cuda": _core.why_no_cuda_device,
+    "cpu": lambda: "this build has no software device",
 }
 
 
@@ -34,5 +35,5 @@ def devices() -> list[DeviceInfo]:
         names = [name for other, name in here if other == kind]
         found += [DeviceInfo(kind, name, True, "") for name in names]
         if not names:
-            found.append(DeviceInfo(kind, "", False, why))
+            found.append(DeviceInfo(kind, "", False, why()))
     return found

@@ -72,7 +72,8 @@ VARIABLES: tuple[Variable, ...] = (
         "QWISP_DEVICE",
         "",
         "cpu, cuda, metal",
-        "the device of Device(); unset: the best that there is",
+        "the device of Device(); unset: the best that there is (an Apple GPU, else an NVIDIA one, else the"
+        " processor)",
         "device",
         _choice({"cpu": "cpu", "cuda": "cuda", "metal": "metal"}),
     ),
@@ -132,7 +133,8 @@ VARIABLES: tuple[Variable, ...] = (
         "QWISP_CACHE_DIR",
         "",
         "a folder, made where it is missing",
-        "where `qwisp-native tune` keeps its verdicts; unset: qwisp_native in the user's cache folder",
+        "where `qwisp-native tune` keeps its verdicts and the cuda device its compiled kernels; unset:"
+        " qwisp_native in the user's cache folder",
         "cache_dir",
         _new_folder,
     ),
@@ -186,6 +188,19 @@ def given(variable: Variable) -> str | None:
 def current() -> Settings:
     """The settings of this process, as its environment was at the first call."""
     return read(os.environ)
+
+
+def cache_folder() -> Path:
+    """Where this package keeps what it found on this machine: QWISP_CACHE_DIR, or the user's cache folder.
+
+    Raises:
+        ValueError: an environment variable has a value that it cannot have.
+    """
+    if (folder := current().cache_dir) is not None:
+        return folder
+    import platformdirs  # noqa: PLC0415  (only where it is needed: it is not for a Device with a folder)
+
+    return platformdirs.user_cache_path("qwisp_native", appauthor=False)
 
 
 def metal_validation() -> list[str]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ._core import __version__
-from .settings import VARIANTS, current
+from .settings import VARIANTS, cache_folder
 
 FORMAT = 1
 
@@ -84,13 +84,8 @@ def machine(kind: str, name: str, contract: str, shader_sha256: str) -> Machine:
 
 
 def path() -> Path:
-    """The file: in QWISP_CACHE_DIR, or in the user's cache folder."""
-    folder = current().cache_dir
-    if folder is None:
-        import platformdirs  # noqa: PLC0415  (only where it is needed: it is not for a Device with a folder)
-
-        folder = platformdirs.user_cache_path("qwisp_native", appauthor=False)
-    return folder / "verdicts.json"
+    """The file, in the package's cache folder."""
+    return cache_folder() / "verdicts.json"
 
 
 def stored(kind: str, name: str, contract: str, shader_sha256: str) -> dict[Shape, str]:

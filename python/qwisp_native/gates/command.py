@@ -28,13 +28,14 @@ class Failure:
 
 @dataclass
 class Report:
-    """What a run found: checks and seconds of each gate, and the failures."""
+    """What a run found: checks and seconds of each gate, the failures, and why gates were left out."""
 
     device: str
     seed: int
     counts: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -48,6 +49,7 @@ class Report:
             "seed": self.seed,
             "gates": {name: {"checks": n, "seconds": self.seconds[name]} for name, n in self.counts.items()},
             "failures": [vars(failure) for failure in self.failures],
+            "skipped": self.skipped,
             "total": self.total,
             "passed": self.total - len(self.failures),
             "failed": len(self.failures),
@@ -77,15 +79,22 @@ def run_gate(
 def run(
     device: qn.Device | None = None, *, only: Sequence[str] = (), seed: int = 0, progress: bool = False
 ) -> Report:
-    """Runs the gates whose names hold one of the words of `only` (all, if there are none)."""
+    """Runs the gates whose names hold one of the words of `only` (all, if there are none).
+
+    Raises:
+        ValueError: no gate of such a name, or none that is about this kind of device.
+    """
     device = device or qn.Device()
     chosen = [g for name, g in sorted(GATES.items()) if not only or any(word in name for word in only)]
     if not chosen:
         raise ValueError(f"only: no gate named {', '.join(only)}; there are {', '.join(sorted(GATES))}")
+    others = {g.name: f"about {g.kind} devices only" for g in chosen if not g.is_about(device)}
+    if len(others) == len(chosen):
+        raise ValueError(f"only: {', '.join(others)}: {', '.join(set(others.values()))}, not {device.kind}")
     context = Context(device, seed)
-    report = Report(f"{device.kind} ({device.name})", seed)
+    report = Report(f"{device.kind} ({device.name})", seed, skipped=others)
     with _bar(progress) as bar:
-        for gate in chosen:
+        for gate in (each for each in chosen if each.name not in others):
             bar.set_description(gate.name)
             start = time.perf_counter()
             report.counts[gate.name], failures = run_gate(gate, context, bar.update)
@@ -105,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Checks this device against the routing contract; needs no model.",
     )
     parser.add_argument(
-        "--device", metavar="KIND", help="cpu, metal; default QWISP_DEVICE, or the best there is"
+        "--device", metavar="KIND", help="cpu, cuda, metal; default QWISP_DEVICE, or the best there is"
     )
     parser.add_argument(
         "--only", action="append", default=[], metavar="NAME", help="gates whose name holds NAME"
@@ -140,6 +149,8 @@ def _print(report: Report) -> None:
         failed = sum(failure.gate == name for failure in report.failures)
         verdict = f"{failed} FAILED" if failed else "ok"
         print(f"{name:{width}} {count:5} checks  {report.seconds[name]:7.2f} s  {verdict}")
+    for name, why in report.skipped.items():
+        print(f"{name:{width}} skipped: {why}")
     for failure in report.failures:
         print(f"FAIL {failure.gate}: {failure.check}: {failure.detail}")
     print(f"RAWTESTS total = {report.total}")

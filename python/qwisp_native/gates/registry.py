@@ -51,18 +51,24 @@ class Gate:
     name: str
     summary: str
     run: Callable[[Context], Checks] = field(repr=False)
+    kind: str = ""
+    """The only kind of device that it is about; "": every kind."""
+
+    def is_about(self, device: qn.Device) -> bool:
+        """Whether it has anything to check there."""
+        return self.kind in {"", device.kind}
 
 
 GATES: dict[str, Gate] = {}
 
 
-def gate(name: str) -> Callable[[Callable[[Context], Checks]], Callable[[Context], Checks]]:
+def gate(name: str, kind: str = "") -> Callable[[Callable[[Context], Checks]], Callable[[Context], Checks]]:
     """Registers a gate; the first line of its docstring is the summary that the command prints."""
 
     def register(run: Callable[[Context], Checks]) -> Callable[[Context], Checks]:
         if name in GATES:
             raise ValueError(f"gate {name!r} is registered twice")
-        GATES[name] = Gate(name, (run.__doc__ or name).strip().splitlines()[0], run)
+        GATES[name] = Gate(name, (run.__doc__ or name).strip().splitlines()[0], run, kind)
         return run
 
     return register
