@@ -61,9 +61,10 @@ using namespace qwisp::simt;
 
 #define QWISP_NEGATIVE_INFINITY as_type<float>(0xff800000u)
 
-// Words that only CUDA gives a meaning. QWISP_WEIGHTS: a buffer that the kernel may read before
-// QWISP_AWAIT_PREVIOUS(), from where on it may read what the dispatch before it wrote, and write;
-// QWISP_LET_NEXT_START(): from here on the next dispatch may start.
+// Words that only CUDA gives a meaning. QWISP_LET_NEXT_START(), in a kernel's own body: the next dispatch may
+// start, and this one may have started before the one before it ended. It then must pass
+// QWISP_AWAIT_PREVIOUS() in all its threads before it writes, and before it reads anything but the buffers
+// declared with QWISP_WEIGHTS.
 #if !defined(__CUDACC_RTC__)
 #define QWISP_WEIGHTS(T, name, slot) QWISP_BUFFER(T, name, slot)
 #define QWISP_LET_NEXT_START() (void)0

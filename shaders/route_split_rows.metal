@@ -30,28 +30,29 @@ QWISP_KERNEL_OF(route_top8_rows_wide, kSplitThreads)
  QWISP_ARGS(TopkArgs, args, kTopkArgs),
  QWISP_BUFFER_IF(const int, resident, kTopkResident, kUseBias) QWISP_THREAD_ARGS) {
     QWISP_THREADGROUP_ARRAY(float, exponential, kRouteThreads + 1);
+    QWISP_THREADGROUP_ARRAY(half, row_logits, kRouteThreads);
     QWISP_LET_NEXT_START();
     QWISP_AWAIT_PREVIOUS();
-    half logit[QWISP_SLOTS];
+    const uint t = thread_index;
+    row_logits[t] = t < kExperts ? half(logits[group.x * kExperts + t]) : half(QWISP_NEGATIVE_INFINITY);
     float boost[QWISP_SLOTS];
     for (uint j = 0; j < QWISP_SLOTS; j++) {
         const uint slot = lane + kSimdWidth * j;
-        logit[j] = half(QWISP_NEGATIVE_INFINITY);
         boost[j] = 0.0f;
-        if (slot < kExperts) {
-            logit[j] = logits[group.x * kExperts + slot];
-            if (kUseBias) boost[j] = resident[slot] != 0 ? args.eps : 0.0f;
-        }
+        if (kUseBias && slot < kExperts) boost[j] = resident[slot] != 0 ? args.eps : 0.0f;
     }
-    route_row_wide(logit, boost, kUseBias, kExperts, kTopK, lane, simdgroup, exponential,
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    route_row_wide(row_logits, boost, kUseBias, kExperts, kTopK, lane, simdgroup, exponential,
                    inds + group.x * kTopK, scores + group.x * kTopK);
 }
 
 // Two published logits, inverted: 0 means "not here yet" whatever they are, since a NaN is published as 0x7e00.
+#define QWISP_WORDS (kMaxExperts / kSplitExperts / kSimdWidth)
 inline uint publishable(half logit) { return is_nan(logit) ? 0x7e00u : uint(as_type<ushort>(logit)); }
 
 // As route_fused_rows_last. One thread publishes both logits in one word and then counts its threadgroup in,
-// so that no barrier is needed between the two. Grid (rows, experts / 2).
+// so that no barrier is needed between the two. Every threadgroup looks at the row's words while the count is
+// under way: the one that turns out to be the last has most of them by then. Grid (rows, experts / 2).
 QWISP_KERNEL_OF(route_fused_rows_split, kSplitThreads)
 (QWISP_BUFFER(const half, x, kFusedX), QWISP_WEIGHTS(const uchar, weight, kFusedWeight),
  QWISP_WEIGHTS(const half, scales, kFusedScales), QWISP_WEIGHTS(const half, biases, kFusedBiases),
@@ -62,45 +63,58 @@ QWISP_KERNEL_OF(route_fused_rows_split, kSplitThreads)
  QWISP_BUFFER(atomic_uint, words, kFusedWords) QWISP_THREAD_ARGS) {
     QWISP_THREADGROUP_ARRAY(float, terms, kSplitExperts *kSplitThreads);
     QWISP_THREADGROUP_ARRAY(float, exponential, kRouteThreads + 1);
-    QWISP_THREADGROUP_ARRAY(half, row_logits, kMaxExperts);
+    QWISP_THREADGROUP_ARRAY(half, row_logits, kRouteThreads);
     QWISP_THREADGROUP_ARRAY(uint, arrived, 1);
     QWISP_LET_NEXT_START();
-    const uint row = group.x, row_words = kExperts / kSplitExperts;
-    const uint first = group.y * kSplitExperts;
+    const uint row = group.x, first = group.y * kSplitExperts;
+    const uint row_words = kExperts / kSplitExperts, row_start = row * row_words;
     half pair[kSplitExperts];
     qmm8_split(x + row * kHidden, weight, scales, biases, kHidden, first, lane, simdgroup, terms, pair);
-    if (thread_index == 0) {
-        const uint word = ~(publishable(pair[0]) | (publishable(pair[1]) << 16));
-        atomic_store_explicit(words + row * row_words + group.y, word, memory_order_relaxed);
-        arrived[0] = atomic_fetch_add_explicit(arrivals + row, 1u, memory_order_relaxed);
-        if (kWriteLogits) {
-            for (uint r = 0; r < kSplitExperts; r++) logits[row * kExperts + first + r] = pair[r];
+    uint word[QWISP_WORDS];
+    if (simdgroup == 0) {
+        uint before = 0;
+        if (lane == 0) {
+            const uint own = ~(publishable(pair[0]) | (publishable(pair[1]) << 16));
+            atomic_store_explicit(words + row_start + group.y, own, memory_order_relaxed);
+            before = atomic_fetch_add_explicit(arrivals + row, 1u, memory_order_relaxed);
+        }
+        for (uint q = 0; q < QWISP_WORDS; q++) {
+            const uint at = lane + kSimdWidth * q;
+            word[q] = 0;
+            if (at < row_words) word[q] = atomic_load_explicit(words + row_start + at, memory_order_relaxed);
+        }
+        if (lane == 0) {
+            arrived[0] = before;
+            if (kWriteLogits) {
+                for (uint r = 0; r < kSplitExperts; r++) logits[row * kExperts + first + r] = pair[r];
+            }
         }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (arrived[0] + 1 != groups.y) return;
 
-    if (thread_index == 0) atomic_store_explicit(arrivals + row, 0u, memory_order_relaxed);
-    if (thread_index < row_words) {
-        const uint at = row * row_words + thread_index;
-        uint word = 0;
-        while (word == 0) word = atomic_load_explicit(words + at, memory_order_relaxed);
-        atomic_store_explicit(words + at, 0u, memory_order_relaxed);
-        row_logits[2 * thread_index] = as_type<half>(ushort(~word & 0xffffu));
-        row_logits[2 * thread_index + 1] = as_type<half>(ushort(~word >> 16));
+    if (simdgroup == 0) {
+        if (lane == 0) atomic_store_explicit(arrivals + row, 0u, memory_order_relaxed);
+        for (uint q = 0; q < QWISP_WORDS; q++) {
+            const uint at = lane + kSimdWidth * q;
+            half low = half(QWISP_NEGATIVE_INFINITY), high = low;
+            if (at < row_words) {
+                while (word[q] == 0) word[q] = atomic_load_explicit(words + row_start + at, memory_order_relaxed);
+                atomic_store_explicit(words + row_start + at, 0u, memory_order_relaxed);
+                low = as_type<half>(ushort(~word[q] & 0xffffu));
+                high = as_type<half>(ushort(~word[q] >> 16));
+            }
+            row_logits[2 * at] = low;
+            row_logits[2 * at + 1] = high;
+        }
     }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    half logit[QWISP_SLOTS];
     float boost[QWISP_SLOTS];
     for (uint j = 0; j < QWISP_SLOTS; j++) {
         const uint slot = lane + kSimdWidth * j;
-        logit[j] = half(QWISP_NEGATIVE_INFINITY);
         boost[j] = 0.0f;
-        if (slot < kExperts) {
-            logit[j] = row_logits[slot];
-            if (kUseBias) boost[j] = resident[slot] != 0 ? args.eps : 0.0f;
-        }
+        if (kUseBias && slot < kExperts) boost[j] = resident[slot] != 0 ? args.eps : 0.0f;
     }
-    route_row_wide(logit, boost, kUseBias, kExperts, kTopK, lane, simdgroup, exponential, inds + row * kTopK,
-                   scores + row * kTopK);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    route_row_wide(row_logits, boost, kUseBias, kExperts, kTopK, lane, simdgroup, exponential,
+                   inds + row * kTopK, scores + row * kTopK);
 }

@@ -110,7 +110,7 @@ std::unique_ptr<Kernel> CudaModule::specialise(std::string_view name, const Cons
         return nullptr;
     }
     const bool overlaps = arch_ >= kDependentArch &&
-                          kernel->body.find("QWISP_AWAIT_PREVIOUS()") != std::string::npos;
+                          kernel->body.find("QWISP_LET_NEXT_START()") != std::string::npos;
     std::vector<bool> early;
     for (const Argument &argument : info->arguments) {
         const bool is_weights = kernel->signature.find(", " + argument.name + ", ") != std::string::npos &&

@@ -16,7 +16,7 @@ __forceinline__ To as_type(From value) {
     return __builtin_bit_cast(To, value);
 }
 
-// IEEE binary16. Each operation is one f32 operation rounded once more, which equals rounding once.
+// IEEE binary16. One f32 operation rounded once more equals rounding once.
 struct half {
     ushort bits;
 
@@ -28,7 +28,11 @@ struct half {
         return value;
     }
 };
-__forceinline__ half operator+(half a, half b) { return half(float(a) + float(b)); }
+__forceinline__ half operator+(half a, half b) {
+    half sum;
+    asm("add.rn.f16 %0, %1, %2;" : "=h"(sum.bits) : "h"(a.bits), "h"(b.bits));
+    return sum;
+}
 __forceinline__ half operator-(half a, half b) { return half(float(a) - float(b)); }
 __forceinline__ half operator*(half a, half b) { return half(float(a) * float(b)); }
 __forceinline__ half operator/(half a, half b) { return half(__fdiv_rn(float(a), float(b))); }
