@@ -29,6 +29,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from atomic import write_json
 from gpu_peers import FAMILIES, report
 from gpu_peers.measure import Job, Outcome, measure
 from peers import TOP_K
@@ -104,10 +105,18 @@ def empty_dispatches(device: qn.Device) -> dict[str, Any]:
     return costs
 
 
-def write(outcome: Outcome, device: qn.Device, options: argparse.Namespace) -> None:
-    """cuda_peers.json with every sample, cuda_peers.md."""
+def write(outcome: Outcome, about: dict[str, Any], folder: Path) -> str:
+    """cuda_peers.json with every sample, cuda_peers.md; returns the latter."""
     found = report.comparisons(outcome)
-    everything = {
+    write_json(folder / "cuda_peers.json", {**about, **asdict(outcome), "comparisons": found})
+    text = report.table(outcome, found)
+    (folder / "cuda_peers.md").write_text(text)
+    return text
+
+
+def describe(device: qn.Device, options: argparse.Namespace) -> dict[str, Any]:
+    """What was asked for, where."""
+    return {
         "kind": "cuda_peers",
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": machine(device),
@@ -116,13 +125,7 @@ def write(outcome: Outcome, device: qn.Device, options: argparse.Namespace) -> N
         "clocks": "ours: GPUStartTime to GPUEndTime of a command buffer; others: CUDA events around a graph",
         "options": {name: value for name, value in vars(options).items() if name != "out"},
         "dispatch_us": empty_dispatches(device),
-        **asdict(outcome),
-        "comparisons": found,
     }
-    report.write_json(options.out / "cuda_peers.json", everything)
-    text = report.table(outcome, found)
-    (options.out / "cuda_peers.md").write_text(text)
-    print(text)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -139,8 +142,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         repeats=options.repeats,
         seed=options.seed,
     )
-    outcome = measure(job, options.peers)
-    write(outcome, qn.Device("cuda"), options)
+    about = describe(qn.Device("cuda"), options)
+    # After each shape: a run that is killed leaves what it has.
+    outcome = measure(job, options.peers, tell=lambda part: write(part, about, options.out))
+    print(write(outcome, about, options.out))
     return 1 if outcome.wrong else 0
 
 

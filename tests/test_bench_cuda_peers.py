@@ -15,6 +15,7 @@ import cuda_peers
 import gpu_peers
 import numpy as np
 import pytest
+from atomic import write_json
 from gpu_peers import GpuPeer, ours, report
 from gpu_peers.measure import Cell, Job, Outcome, measure, random_sets
 from gpu_peers.ours import Commands
@@ -122,9 +123,13 @@ def test_what_is_measured_and_what_is_not(on_the_cpu: qn.Device) -> None:
 
 
 def test_the_budget_ends_it_but_not_before_enough_rounds(on_the_cpu: qn.Device) -> None:
-    job = Job(rows=(1,), temperatures={"warm": 1}, layers=1, seconds=0)
-    outcome = measure(job, (), [*arms(on_the_cpu), Stand()])
+    job = Job(rows=(1, 2), temperatures={"warm": 1}, layers=1, seconds=0)
+    told: list[int] = []
+    outcome = measure(job, (), [*arms(on_the_cpu), Stand()], lambda part: told.append(len(part.cells)))
     assert {len(cell.samples) for cell in outcome.cells} == {20}
+    assert {cell.rows for cell in outcome.cells} == {1}
+    assert outcome.skipped == {"2 rows, warm": "no time left"}
+    assert told == [len(outcome.cells)]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -223,30 +228,30 @@ def test_nothing_that_is_right_is_a_table_too() -> None:
 
 def test_json_is_whole_or_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "new" / "one.json"
-    report.write_json(file, {"a": 1})
+    write_json(file, {"a": 1})
     with pytest.raises(TypeError):
-        report.write_json(file, {"a": object()})
+        write_json(file, {"a": object()})
 
     def full(self: Path, target: Path) -> Path:
         raise OSError("no space")
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="no space"):
-        report.write_json(file, {"a": 2})
+        write_json(file, {"a": 2})
     assert json.loads(file.read_text()) == {"a": 1}
     assert [path.name for path in file.parent.iterdir()] == ["one.json"]
 
 
-def test_the_files(tmp_path: Path, on_the_cpu: qn.Device, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_files(tmp_path: Path, on_the_cpu: qn.Device) -> None:
     options = cuda_peers.parse(["--rows", "1,8", "--out", str(tmp_path)])
     assert options.rows == [1, 8]
-    cuda_peers.write(made_up(), on_the_cpu, options)
-    found = json.loads((tmp_path / "cuda_peers.json").read_text())
+    text = cuda_peers.write(made_up(), cuda_peers.describe(on_the_cpu, options), tmp_path / "new")
+    found = json.loads((tmp_path / "new" / "cuda_peers.json").read_text())
     assert found["sets"] == {"warm": 40, "cold": 400}
     assert len(found["cells"]) == 7
     assert len(found["comparisons"]) == 7
     assert set(found["dispatch_us"]) == set(on_the_cpu.kernel_names)
-    assert (tmp_path / "cuda_peers.md").read_text() in capsys.readouterr().out
+    assert (tmp_path / "new" / "cuda_peers.md").read_text() == text
 
 
 @pytest.mark.parametrize(

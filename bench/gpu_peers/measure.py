@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,7 +25,7 @@ class Job:
 
     `temperatures`: how many sets of weights the layers take in turn, by name. `seconds` is for everything,
     compiling included: each shape has an equal share of what is left, and at least LEAST_ROUNDS rounds, or
-    `repeats` where that is given.
+    `repeats` where that is given. Shapes for which there is nothing left are skipped.
     """
 
     rows: tuple[int, ...]
@@ -72,8 +72,13 @@ def random_sets(rng: np.random.Generator, count: int) -> list[QuantizedGate]:
     return sets
 
 
-def measure(job: Job, families: Sequence[str], peers: Sequence[GpuPeer] | None = None) -> Outcome:
-    """Runs a job; `peers` instead of those that the families name."""
+def measure(
+    job: Job,
+    families: Sequence[str],
+    peers: Sequence[GpuPeer] | None = None,
+    tell: Callable[[Outcome], object] = lambda outcome: None,
+) -> Outcome:
+    """Runs a job; `peers` instead of those that the families name. `tell` is called after each shape."""
     until = time.perf_counter() + job.seconds
     outcome = Outcome()
     if peers is None:
@@ -84,6 +89,9 @@ def measure(job: Job, families: Sequence[str], peers: Sequence[GpuPeer] | None =
     reference = Reference(sets)  # our pair on the cpu device
     shapes = [(rows, name) for rows in job.rows for name in job.temperatures]
     for number, (rows, temperature) in enumerate(shapes):
+        if number and job.repeats is None and time.perf_counter() > until:
+            outcome.skipped[f"{rows} rows, {temperature}"] = "no time left"
+            continue
         share = (until - time.perf_counter()) / (len(shapes) - number)
         end = time.perf_counter() + share
         x = rng.standard_normal((rows, HIDDEN)).astype(np.float16)
@@ -98,6 +106,7 @@ def measure(job: Job, families: Sequence[str], peers: Sequence[GpuPeer] | None =
                 runners.append((cell, peer))
         _time(runners, job, rng, end, title)
         outcome.cells += [cell for cell, _ in runners]
+        tell(outcome)
     return outcome
 
 

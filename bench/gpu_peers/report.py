@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
 import statistics
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -80,7 +76,7 @@ def table(outcome: Outcome, found: Sequence[dict[str, Any]]) -> str:
     told = {(each["rows"], each["temperature"], each["first"], each["second"]): each for each in found}
     lines: list[str] = []
     for temperature in dict.fromkeys(name for _, name in by):
-        rows = [each for each, name in by if name == temperature]
+        rows = sorted(each for each, name in by if name == temperature)
         lines += [f"**{temperature} weights**", ""]
         lines += ["| | " + " | ".join(f"M = {each}" for each in rows) + " |", "|---" * (len(rows) + 1) + "|"]
         names = dict.fromkeys(cell.peer for each in rows for cell in by[each, temperature])
@@ -154,17 +150,3 @@ def _claims(by: dict[tuple[int, str], list[Cell]], told: Told) -> list[str]:
                 )
         lines.append(f"- M = {rows}, {temperature}: {'; '.join(parts)}.")
     return lines
-
-
-def write_json(path: Path, value: object) -> None:
-    """The old file or the new one, never a part of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".new")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(json.dumps(value, indent=1) + "\n")
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
