@@ -152,7 +152,7 @@ def peers(run: Run, limit: float) -> list[str]:
 
 
 STAGES = (
-    Stage("build", 150, lambda run, limit: script("gpu_run.py", "--build"), needs_device=False),
+    Stage("build", 240, lambda run, limit: script("gpu_run.py", "--build"), needs_device=False),
     Stage("device", 30, lambda run, limit: package("info", "--json"), json="info.json", needs_device=False),
     Stage("gates", 60, lambda run, limit: package("gates", "--device", "cuda", "--json"), json="gates.json"),
     Stage("tests", 60, tests, no_pytest),
