@@ -36,11 +36,13 @@ void StreamResults::hand_to(metal::Stream other) {
     throw_if(streams_.inspect(other, &there));
     if (there.id == state_.id) return;
     throw_if(streams_.inspect(stream_, &here));
-    if (!state_.capturing && (here.capturing || there.capturing)) {
+    // What is captured cannot wait for what is not, nor the other way round.
+    const bool captured_now = state_.capturing && here.capturing;
+    if ((here.capturing || there.capturing) && !captured_now) {
         throw std::invalid_argument(
-            "stream: it is capturing a graph, but this array was made before the capture and on another "
-            "stream; "
-            "hand it over before the capture");
+            "stream: a graph is being captured, but this array was made outside of that capture and on "
+            "another "
+            "stream; hand it over before the capture");
     }
     std::unique_ptr<metal::Mark> written;
     throw_if(streams_.mark(stream_, &written));

@@ -206,17 +206,19 @@ TEST_CASE("who is handed results waits for them, and the next user of the memory
 TEST_CASE("what is captured has memory of its own for ever") {
     OnStreams all;
     const auto before = all.route(7);
-    all.route(7).reset();  // leaves memory that a call on this stream could use
+    const uint64_t free = address(all.route(7));  // that a call on this stream could use
     all.streams.capturing = {7};
     std::set<uint64_t> seen = {address(before)};
     for (int i = 0; i < 5; ++i) seen.insert(address(all.route(7)));
     CHECK(seen.size() == 6);
+    CHECK(seen.count(free) == 0);
     const auto captured = all.route(7);
     CHECK(mentions(message<std::runtime_error>([&] { captured->finish(); }), {"capturing"}));
-    CHECK(mentions(message<std::invalid_argument>([&] { before->hand_to(9); }), {"stream", "capturing"}));
+    CHECK(mentions(message<std::invalid_argument>([&] { before->hand_to(9); }), {"stream", "captured"}));
     CHECK(message<std::invalid_argument>([&] { captured->hand_to(9); }) == "no error");
     all.streams.capturing = {9};
-    CHECK(mentions(message<std::invalid_argument>([&] { before->hand_to(9); }), {"stream", "capturing"}));
+    CHECK(mentions(message<std::invalid_argument>([&] { before->hand_to(9); }), {"stream", "captured"}));
+    CHECK(mentions(message<std::invalid_argument>([&] { captured->hand_to(9); }), {"stream", "captured"}));
     CHECK(message<std::invalid_argument>([&] { before->hand_to(7); }) == "no error");
     all.streams.capturing = {};
     for (int i = 0; i < 5; ++i) CHECK(seen.count(address(all.route(7))) == 0);
