@@ -44,10 +44,15 @@ void StreamResults::hand_to(metal::Stream other) {
             "another "
             "stream; hand it over before the capture");
     }
-    std::unique_ptr<metal::Mark> written;
-    throw_if(streams_.mark(stream_, &written));
-    throw_if(streams_.wait(other, *written));
-    if (std::find(handed_.begin(), handed_.end(), other) == handed_.end()) handed_.push_back(other);
+    if (here.id != state_.id) {  // no mark can be made there
+        throw_if(streams_.finish_all());
+    } else {
+        std::unique_ptr<metal::Mark> written;
+        throw_if(streams_.mark(stream_, &written));
+        throw_if(streams_.wait(other, *written));
+    }
+    const auto is_there = [&](const Handed &each) { return each.id == there.id; };
+    if (std::none_of(handed_.begin(), handed_.end(), is_there)) handed_.push_back({other, there.id});
 }
 
 void StreamResults::finish() {
@@ -59,7 +64,7 @@ void StreamResults::finish() {
             "numpy: the array's stream is capturing a graph; read it after the capture, and after a replay");
     }
     // A graph may be replayed on any stream.
-    throw_if(state_.capturing ? streams_.finish_all() : streams_.finish(stream_));
+    throw_if(state_.capturing || here.id != state_.id ? streams_.finish_all() : streams_.finish(stream_));
 }
 
 std::unique_ptr<StreamResults> StreamPool::find(uint64_t stream, uint32_t rows, bool with_logits) {
@@ -98,11 +103,11 @@ std::shared_ptr<StreamResults> StreamPool::take(metal::Stream stream, const meta
 void StreamPool::give(std::unique_ptr<StreamResults> results) noexcept {
     try {
         bool known = true;
-        for (const metal::Stream other : results->handed_) {
+        for (const auto &[other, id] : results->handed_) {
             metal::StreamState state;
             std::unique_ptr<metal::Mark> mark;
-            known = known && results->streams_.inspect(other, &state).empty() && !state.capturing &&
-                    results->streams_.mark(other, &mark).empty();
+            known = known && results->streams_.inspect(other, &state).empty() && state.id == id &&
+                    !state.capturing && results->streams_.mark(other, &mark).empty();
             if (mark) results->marks_.push_back(std::move(mark));
         }
         results->handed_.clear();

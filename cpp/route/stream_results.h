@@ -45,8 +45,14 @@ class StreamResults {
     BufferPtr inds_, scores_, logits_;
     std::mutex mutex_;
     metal::Stream stream_ = 0;  // of the call
-    metal::StreamState state_;  // at the call
-    std::vector<metal::Stream> handed_;
+    // At the call. A handle may come to mean another stream: a thread's own, or one made after this one's
+    // end.
+    metal::StreamState state_;
+    struct Handed {
+        metal::Stream stream;
+        uint64_t id;
+    };
+    std::vector<Handed> handed_;
     std::vector<std::unique_ptr<metal::Mark>> marks_;  // what whoever uses the memory next must wait for
 };
 

@@ -31,7 +31,8 @@ class FakeStreams final : public metal::Streams {
     }
     std::string inspect(metal::Stream stream, metal::StreamState *state) override {
         if (stream == 0) return "no stream 0";
-        *state = {stream + 1000, capturing.count(stream) != 0};
+        const auto own = ids.find(stream);
+        *state = {own == ids.end() ? stream + 1000 : own->second, capturing.count(stream) != 0};
         return {};
     }
     std::string submit(const std::vector<metal::Command> &commands, metal::Stream stream) override {
@@ -59,6 +60,7 @@ class FakeStreams final : public metal::Streams {
 
     Diary diary;
     std::set<metal::Stream> capturing;
+    std::map<metal::Stream, uint64_t> ids;  // of handles that mean another stream now
     std::string fault;
     bool all_passed = false;
 
@@ -237,6 +239,27 @@ TEST_CASE("memory that was handed to a stream which captures when it is dropped 
     results.reset();
     all.streams.capturing = {};
     CHECK(address(all.route(7)) != was);
+}
+
+TEST_CASE("a handle that means another stream now is not taken for the one that it was") {
+    OnStreams all;
+    auto results = all.route(7);
+    auto handed = all.route(7);
+    handed->hand_to(9);
+    const uint64_t was = address(results), was_handed = address(handed);
+    all.streams.ids = {{7, 1}, {9, 2}};
+    all.told();
+    results->hand_to(5);
+    results->finish();
+    CHECK(all.told() == Diary{"finish all", "finish all"});
+    handed.reset();
+    results.reset();
+    CHECK(all.told() == Diary{"mark 5"});
+    CHECK(address(all.route(7)) != was);
+    all.streams.ids = {};
+    const auto first = all.route(7), second = all.route(7);
+    CHECK(address(first) == was);
+    CHECK(address(second) != was_handed);
 }
 
 TEST_CASE("x and residents are kept until the stream has passed their call") {

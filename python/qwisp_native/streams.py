@@ -51,10 +51,10 @@ def handle(stream: object) -> int:
         TypeError, ValueError: no stream.
     """
     number: Any = stream
-    if hasattr(stream, "__cuda_stream__"):
-        number = stream.__cuda_stream__()[1]
-    elif hasattr(stream, "cuda_stream"):
+    if hasattr(stream, "cuda_stream"):
         number = stream.cuda_stream
+    elif hasattr(type(stream), "__cuda_stream__"):
+        number = stream.__cuda_stream__()[1]  # type: ignore[attr-defined]
     try:
         value = operator.index(number)
         if isinstance(number, (bool, np.bool_)):
