@@ -1,10 +1,12 @@
 #include "metal_runtime/software_device.h"
 
+#include "metal_runtime/device/buffer.h"
+#include "metal_runtime/device/command_buffer.h"
 #include "metal_runtime/device/device.h"
 #include "metal_runtime/drivers/cpu/cpu_driver.h"
 #if !defined(__APPLE__)
-#include "metal_runtime/drivers/cuda/cuda_driver.h"
 #include "metal_runtime/drivers/cuda/cubin_cache.h"
+#include "metal_runtime/drivers/cuda/cuda_driver.h"
 #include "metal_runtime/drivers/cuda/nvrtc.h"
 #endif
 
@@ -54,6 +56,20 @@ void set_up_cuda(std::vector<std::string> nvrtc_paths, std::string cache_folder)
 Driver *driver_of(const MTL::Device *device) {
     const DeviceCore *const core = core_of(device);
     return core ? core->driver.get() : nullptr;
+}
+
+Streams *streams_of(const MTL::Device *device) {
+    Driver *const driver = driver_of(device);
+    return driver ? driver->streams() : nullptr;
+}
+
+MTL::Buffer *new_foreign_buffer(MTL::Device *device, uint64_t address, size_t length) {
+    return new_buffer(device, streams_of(device)->wrap(address, length), length);
+}
+
+void commit_on_stream(MTL::CommandBuffer *commands, Stream stream) {
+    auto &state = objc::payload<CommandBufferState>(commands);
+    state.commit_on_stream(*state.core()->driver->streams(), stream);
 }
 
 bool set_shuffle_seed(const MTL::Device *device, std::optional<uint64_t> seed) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "metal_runtime/device/driver.h"
+#include "metal_runtime/device/streams.h"
 #include "metal_runtime/device/validation.h"
 
 // The cuda device, where there is one that can be used, and the cpu device; always the same objects. Owned by
@@ -32,6 +33,17 @@ MTL::Device *new_device(std::shared_ptr<Driver> driver);
 
 // Null if `device` is null or one of Apple's.
 Driver *driver_of(const MTL::Device *device);
+
+// For callers with work of their own on the device, past this Metal (PyTorch, say). Null: this device has
+// none.
+Streams *streams_of(const MTL::Device *device);
+// A buffer over memory of the device that the caller keeps alive for as long as commands use it. Owned by the
+// caller. For devices with streams only.
+MTL::Buffer *new_foreign_buffer(MTL::Device *device, uint64_t address, size_t length);
+// Instead of commit(): puts the commands onto a stream of the caller's and returns. For the host the command
+// buffer has then completed, or failed, and holds on to nothing: the caller keeps alive what it uses. For
+// devices with streams only.
+void commit_on_stream(MTL::CommandBuffer *commands, Stream stream);
 
 // The order in which kernels' threads and threadgroups run: shuffled by a seed, or natural. It applies to
 // what is executed from now on. False: this device has no such choice.

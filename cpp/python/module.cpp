@@ -35,6 +35,7 @@ PYBIND11_MODULE(core_of_main_interpreter, module) {
     bind_operands(module);
     bind_plan(module);
     bind_encode(module);
+    bind_device_array(module);
     bind_router(module);
     bind_record(module);
     bind_timing(module);

@@ -11,6 +11,7 @@
 #include "gil.h"
 #include "route/encode.h"
 #include "route/router.h"
+#include "route/stream_router.h"
 
 namespace qwisp::python {
 
@@ -88,6 +89,7 @@ struct DiagObject {
 struct RouterObject {
     std::shared_ptr<GateObject> gate;
     std::shared_ptr<Router> router;
+    std::shared_ptr<StreamRouter> on_streams;  // null where the device has none
 };
 
 // ValueError unless `buffer` is on `device` and of this element type.
@@ -101,6 +103,7 @@ struct FuseName {
 Named<FuseName> fuse_object(Fuse fuse);
 
 void bind_device(py::module_ &module);
+void bind_device_array(py::module_ &module);
 void bind_buffer(py::module_ &module);
 void bind_commands(py::module_ &module);
 void bind_gate(py::module_ &module);

@@ -1,4 +1,5 @@
-#include "objects.h"
+#include "device_array.h"
+#include "metal_runtime/software_device.h"
 
 namespace qwisp::python {
 namespace {
@@ -36,12 +37,13 @@ Raises:
 constexpr const char *kCallDoc = R"(__call__(*args, **kwargs)
 Overloaded function.
 
-1. __call__(self: qwisp_native._core.Router, x: qwisp_native.arrays.ArrayInput, *, return_logits: typing.Literal[False] = False, bias: qwisp_native._core.RouteBias | None = None, out: tuple[qwisp_native.arrays.ArrayInput, ...] | list[qwisp_native.arrays.ArrayInput] | None = None) -> tuple[numpy.typing.NDArray[numpy.int32], numpy.typing.NDArray[numpy.float16]]
+1. __call__(self: qwisp_native._core.Router, x: qwisp_native.arrays.HostInput, *, return_logits: typing.Literal[False] = False, bias: qwisp_native._core.RouteBias | None = None, out: tuple[qwisp_native.arrays.ArrayInput, ...] | list[qwisp_native.arrays.ArrayInput] | None = None) -> tuple[numpy.typing.NDArray[numpy.int32], numpy.typing.NDArray[numpy.float16]]
 
 Routes M rows. Blocks until done; the GIL is released meanwhile.
 
 Args:
-    x: float16 [M, H], C-contiguous: numpy, the buffer protocol, or DLPack on the CPU. M = 0 gives empty arrays.
+    x: float16 [M, H], C-contiguous: numpy or the buffer protocol; on the CPU device also DLPack on the CPU. M = 0
+        gives empty arrays.
     return_logits: also return the raw gate logits.
     bias: prefer resident experts.
     out: (inds, scores) or, with return_logits, (inds, scores, logits), to be written and returned instead of fresh
@@ -59,9 +61,32 @@ Raises:
     DeviceError: the device failed, with its own message.
     MemoryError: the device, or this process, does not have the memory.
 
-2. __call__(self: qwisp_native._core.Router, x: qwisp_native.arrays.ArrayInput, *, return_logits: typing.Literal[True], bias: qwisp_native._core.RouteBias | None = None, out: tuple[qwisp_native.arrays.ArrayInput, ...] | list[qwisp_native.arrays.ArrayInput] | None = None) -> tuple[numpy.typing.NDArray[numpy.int32], numpy.typing.NDArray[numpy.float16], numpy.typing.NDArray[numpy.float16]]
+2. __call__(self: qwisp_native._core.Router, x: qwisp_native.arrays.HostInput, *, return_logits: typing.Literal[True], bias: qwisp_native._core.RouteBias | None = None, out: tuple[qwisp_native.arrays.ArrayInput, ...] | list[qwisp_native.arrays.ArrayInput] | None = None) -> tuple[numpy.typing.NDArray[numpy.int32], numpy.typing.NDArray[numpy.float16], numpy.typing.NDArray[numpy.float16]]
 
 The same, with raw logits.
+
+3. __call__(self: qwisp_native._core.Router, x: qwisp_native.arrays.SupportsDLPack, *, return_logits: bool = False, bias: qwisp_native._core.RouteBias | None = None, out: tuple[qwisp_native.arrays.ArrayInput, ...] | list[qwisp_native.arrays.ArrayInput] | None = None, stream: qwisp_native.streams.StreamInput | None = None) -> tuple[typing.Any, ...]
+
+The same for an array of another library. On the CPU it is taken as numpy's are. On CUDA, by a router whose device is
+"cuda", it is routed where it is, in the order of a stream: the call returns at once, and its results are DeviceArrays.
+
+The call may be captured into a CUDA graph (torch.cuda.graph). It then has memory of its own, results included, that
+lives as long as the Router; keep the Router and x for as long as the graph is replayed.
+
+Args:
+    x: as above; on CUDA without grad, on the device's own GPU (the first).
+    return_logits, bias: as above. On CUDA, a Buffer as `resident` is read when the stream comes to it.
+    out: as above; not on CUDA.
+    stream: for x on CUDA. None: torch's current stream for a tensor of torch's, else the legacy default stream.
+        Otherwise 1 (that one; so is 0), 2 (the thread's own), a valid stream's handle, or an object with
+        __cuda_stream__ or cuda_stream. x's library makes it wait for x; -1 is the legacy default stream without
+        that wait.
+
+Returns:
+    (inds, scores) or (inds, scores, logits): DeviceArrays for x on CUDA, else numpy arrays.
+
+Raises:
+    As above.
 )";
 
 struct OutputSpec {
@@ -129,15 +154,65 @@ class Outputs {
     std::span<std::byte> memory_[3];
 };
 
+[[noreturn]] void refuse_rows(const Shape &shape, const Gate &gate) {
+    wrong_value("x: shape " + shown(shape) +
+                ", but it must be [rows, hidden=" + std::to_string(gate.hidden()) + "]");
+}
+
+// Of qwisp_native.streams.on_stream.
+py::tuple call_on_stream(const RouterObject &self, const py::tuple &given, bool with_logits,
+                         const Arg<std::optional<BiasObject>> &bias_arg) {
+    const Gate &gate = *self.gate->gate;
+    const DevicePtr &device = self.gate->device;
+    DeviceRows x = device_rows("x", given[0]);
+    if (x.shape.size() != 2 || x.shape[1] != py::ssize_t(gate.hidden())) refuse_rows(x.shape, gate);
+    const RouteShape shape{x.shape[0], gate.hidden(), gate.experts(), self.router->top_k()};
+    check_route_shape(shape);
+    StreamInput input;
+    input.rows = shape.rows;
+    input.x = x.address;
+    input.logits = with_logits;
+    input.stream = metal::Stream(py::cast<int64_t>(given[1]));
+    if (!py::cast<bool>(given[2])) input.keep = x.keep;
+    if (const auto bias = instance("bias", bias_arg)) {
+        input.bias = {bias->on_device(device, gate.experts()), bias->eps};
+    }
+    const auto dropped = self.on_streams->done();
+    std::shared_ptr<StreamResults> results;
+    without_gil([&] { results = self.on_streams->route(input); });
+    const auto array = [&](const BufferPtr &memory, Element element, int64_t columns) {
+        return std::make_shared<DeviceArrayObject>(
+            DeviceArrayObject{device, results, memory, element, {shape.rows, columns}});
+    };
+    const auto inds = array(results->inds(), Element::int32, shape.top_k);
+    const auto scores = array(results->scores(), Element::float16, shape.top_k);
+    if (!with_logits) return py::make_tuple(inds, scores);
+    return py::make_tuple(inds, scores, array(results->logits(), Element::float16, shape.experts));
+}
+
+// None if x is on the host.
+py::object given_on_stream(const RouterObject &self, const py::object &x, const py::object &stream) {
+    if (!self.on_streams) {
+        if (stream.is_none()) return stream;
+        wrong_value("stream: " + shown(stream) + ", but the router's device, '" + self.gate->device->kind +
+                    "', has no streams");
+    }
+    if (stream.is_none() && Py_TYPE(x.ptr()) == py::detail::npy_api::get().PyArray_Type_) return stream;
+    return py::module_::import("qwisp_native.streams").attr("on_stream")(x, stream, kCudaIndex);
+}
+
 py::tuple call(const Self<RouterObject> &self, const Arg<ArrayInput> &x_arg, const Arg<bool> &return_logits,
-               const Arg<std::optional<BiasObject>> &bias_arg, const py::object &out) {
+               const Arg<std::optional<BiasObject>> &bias_arg, const py::object &out,
+               const py::object &stream) {
     const Gate &gate = *self->gate->gate;
     self->gate->device->context();
-    const HostArray x("x", x_arg.value, {Element::float16});
-    if (x.dimensions() != 2 || x.extent(1) != gate.hidden()) {
-        wrong_value("x: shape " + shown(x.shape()) +
-                    ", but it must be [rows, hidden=" + std::to_string(gate.hidden()) + "]");
+    const py::object given = given_on_stream(*self, x_arg.value, stream);
+    if (!given.is_none()) {
+        if (!out.is_none()) wrong_value("out: given, but it must be None for x on CUDA");
+        return call_on_stream(*self, given, flag("return_logits", return_logits), bias_arg);
     }
+    const HostArray x("x", x_arg.value, {Element::float16});
+    if (x.dimensions() != 2 || x.extent(1) != gate.hidden()) refuse_rows(x.shape(), gate);
     const bool with_logits = flag("return_logits", return_logits);
     const auto bias = instance("bias", bias_arg);
     RouterInput input;
@@ -166,7 +241,10 @@ std::shared_ptr<RouterObject> make_router(const Arg<GateObject> &gate_arg, const
     }
     const Fuse chosen = fuse_value(fuse, gate->device->fuse);
     auto router = std::make_shared<Router>(gate->gate, integer("top_k", top_k), chosen);
-    return std::make_shared<RouterObject>(RouterObject{std::move(gate), std::move(router)});
+    std::shared_ptr<StreamRouter> on_streams;
+    if (metal::streams_of(gate->device->metal())) on_streams = std::make_shared<StreamRouter>(router);
+    return std::make_shared<RouterObject>(
+        RouterObject{std::move(gate), std::move(router), std::move(on_streams)});
 }
 
 std::shared_ptr<RoutePlan> make_router_plan(const Self<RouterObject> &self, const Arg<int64_t> &rows_arg,
@@ -209,7 +287,8 @@ void bind_router(py::module_ &module) {
     py::options options;
     options.disable_function_signatures();
     router.def("__call__", &call, py::arg("x"), py::kw_only(), py::arg("return_logits") = false,
-               py::arg("bias") = py::none(), py::arg("out") = py::none(), kCallDoc);
+               py::arg("bias") = py::none(), py::arg("out") = py::none(), py::arg("stream") = py::none(),
+               kCallDoc);
 }
 
 }  // namespace qwisp::python

@@ -115,7 +115,9 @@ RoutePlan Router::plan(int64_t rows, bool bias, bool logits, std::optional<Fuse>
     return plan_route(gate_->context(), request(rows, bias, logits, fuse));
 }
 
-std::shared_ptr<const RoutePlan> Router::kept_plan(const RouteRequest &request) {
+std::shared_ptr<const RoutePlan> Router::kept_plan(int64_t rows, bool bias, bool logits,
+                                                   std::optional<Fuse> fuse) {
+    const RouteRequest request = this->request(rows, bias, logits, fuse);
     {
         const std::lock_guard lock(mutex_);
         for (const auto &[known, plan] : plans_) {
@@ -131,7 +133,7 @@ std::shared_ptr<const RoutePlan> Router::kept_plan(const RouteRequest &request) 
 
 std::shared_ptr<const RoutePlan> Router::route(const RouterInput &input, const RouterOutput &output) {
     const bool biased = input.bias && bias_applies(input.bias->eps);
-    auto plan = kept_plan(request(input.rows, biased, output.logits.has_value(), input.fuse));
+    auto plan = kept_plan(input.rows, biased, output.logits.has_value(), input.fuse);
     check_arrays(plan->request.shape, input, output);
     if (input.rows == 0) return plan;
 

@@ -48,6 +48,10 @@ class Router {
     // What route() would run.
     RoutePlan plan(int64_t rows, bool bias = false, bool logits = false, std::optional<Fuse> fuse = {}) const;
 
+    // The same, kept for the next call like it.
+    std::shared_ptr<const RoutePlan> kept_plan(int64_t rows, bool bias, bool logits,
+                                               std::optional<Fuse> fuse = {});
+
     const std::shared_ptr<Gate> &gate() const { return gate_; }
     uint32_t top_k() const { return top_k_; }
     Fuse fuse() const { return fuse_; }
@@ -56,7 +60,6 @@ class Router {
     struct Workspace;
 
     RouteRequest request(int64_t rows, bool bias, bool logits, std::optional<Fuse> fuse) const;
-    std::shared_ptr<const RoutePlan> kept_plan(const RouteRequest &request);
     std::unique_ptr<Workspace> acquire(int64_t rows);
     void release(std::unique_ptr<Workspace> workspace);
 

@@ -1,5 +1,6 @@
 #include "route/scratch.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "route/limits.h"
@@ -24,6 +25,16 @@ std::shared_ptr<RouteScratch> RouteScratch::create(std::shared_ptr<Context> cont
     scratch->words_ = new_working_buffer(device, all * sizeof(uint32_t), "scratch.words");
     scratch->context_ = std::move(context);
     return scratch;
+}
+
+std::shared_ptr<RouteScratch> RouteScratch::with_results(uint32_t rows, BufferPtr inds, BufferPtr scores,
+                                                         BufferPtr logits) const {
+    std::shared_ptr<RouteScratch> other(new RouteScratch(*this));
+    other->rows_ = std::min(rows_, rows);
+    other->inds_ = std::move(inds);
+    other->scores_ = std::move(scores);
+    if (logits) other->logits_ = std::move(logits);
+    return other;
 }
 
 void RouteScratch::reset() {

@@ -19,6 +19,10 @@ class RouteScratch {
     static std::shared_ptr<RouteScratch> create(std::shared_ptr<Context> context, int64_t rows,
                                                 int64_t experts, int64_t top_k);
 
+    // The same working memory with other results, which hold up to `rows`; the scratch's own logits if null.
+    std::shared_ptr<RouteScratch> with_results(uint32_t rows, BufferPtr inds, BufferPtr scores,
+                                               BufferPtr logits) const;
+
     // Clears what the fused kernels expect to be zero. Needed only after a command buffer that used this
     // scratch failed, and only while none is in flight: a launch that completes leaves it cleared. Blocks;
     // throws DeviceError where the device has to do it.
@@ -36,6 +40,7 @@ class RouteScratch {
 
   private:
     RouteScratch() = default;
+    RouteScratch(const RouteScratch &) = default;
 
     std::shared_ptr<Context> context_;
     uint32_t rows_ = 0, experts_ = 0, top_k_ = 0;

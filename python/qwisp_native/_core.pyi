@@ -10,6 +10,7 @@ import numpy
 import numpy.typing
 import qwisp_native.arrays
 import qwisp_native.settings
+import qwisp_native.streams
 import typing
 
 __all__: list[str] = [
@@ -17,6 +18,7 @@ __all__: list[str] = [
     "CommandBuffer",
     "ComputeEncoder",
     "Device",
+    "DeviceArray",
     "DispatchProbe",
     "Gate",
     "ReadFloor",
@@ -515,6 +517,72 @@ class RoutePlan:
         "pair", "single" or "last".
         """
 
+class DeviceArray:
+    """
+    An array in the device's own memory: what a Router leaves of CUDA tensors.
+
+    torch.from_dlpack(array) and others like it take it without a copy, in the order of streams: what the consumer's stream
+    is given afterwards sees the results. The memory is used again once no array and no tensor made from one is left, in
+    the order of the call's stream and after what the consumers' streams were given by then; those streams must still
+    exist. What a captured call leaves is overwritten by each replay.
+
+    Made by Router only.
+    """
+    def __dlpack__(
+        self,
+        *,
+        stream: typing.Any = None,
+        max_version: typing.Any = None,
+        dl_device: typing.Any = None,
+        copy: typing.Any = None,
+    ) -> typing.Any:
+        """
+        The exchange protocol of the array API.
+
+        Args:
+            stream: the consumer's: None or 1 (the legacy default stream), 2 (the thread's own), a stream's handle, or -1: no
+                stream waits, and none is waited for.
+            max_version, dl_device, copy: as the array API has them; there are no copies and no other devices.
+
+        Raises:
+            BufferError: a copy or another device is asked for.
+            TypeError, ValueError: no stream; one that captures a graph in which this array was not made.
+            DeviceError: the device failed.
+        """
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """
+        DLPack's type and number of the device: (2, 0), the first CUDA device.
+        """
+    def __repr__(self) -> str: ...
+    def numpy(self) -> qwisp_native.arrays.AnyArray:
+        """
+        A copy on the host. Blocks until the array is written.
+
+        Raises:
+            RuntimeError: the call's stream is capturing a graph.
+            DeviceError: the device failed, perhaps in what ran before.
+        """
+    @property
+    def device(self) -> Device:
+        """
+        Where it is.
+        """
+    @property
+    def dtype(self) -> qwisp_native.arrays.AnyDtype:
+        """
+        A numpy dtype.
+        """
+    @property
+    def nbytes(self) -> int:
+        """
+        In bytes.
+        """
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """
+        A tuple of ints.
+        """
+
 class Router:
     """
     Routes rows through a gate: hidden rows in, chosen experts and their scores out.
@@ -536,7 +604,7 @@ class Router:
     @typing.overload
     def __call__(
         self,
-        x: qwisp_native.arrays.ArrayInput,
+        x: qwisp_native.arrays.HostInput,
         *,
         return_logits: typing.Literal[False] = False,
         bias: RouteBias | None = None,
@@ -546,7 +614,8 @@ class Router:
         Routes M rows. Blocks until done; the GIL is released meanwhile.
 
         Args:
-            x: float16 [M, H], C-contiguous: numpy, the buffer protocol, or DLPack on the CPU. M = 0 gives empty arrays.
+            x: float16 [M, H], C-contiguous: numpy or the buffer protocol; on the CPU device also DLPack on the CPU. M = 0
+                gives empty arrays.
             return_logits: also return the raw gate logits.
             bias: prefer resident experts.
             out: (inds, scores) or, with return_logits, (inds, scores, logits), to be written and returned instead of fresh
@@ -567,7 +636,7 @@ class Router:
     @typing.overload
     def __call__(
         self,
-        x: qwisp_native.arrays.ArrayInput,
+        x: qwisp_native.arrays.HostInput,
         *,
         return_logits: typing.Literal[True],
         bias: RouteBias | None = None,
@@ -579,6 +648,38 @@ class Router:
     ]:
         """
         The same, with raw logits.
+        """
+    @typing.overload
+    def __call__(
+        self,
+        x: qwisp_native.arrays.SupportsDLPack,
+        *,
+        return_logits: bool = False,
+        bias: RouteBias | None = None,
+        out: tuple[qwisp_native.arrays.ArrayInput, ...] | list[qwisp_native.arrays.ArrayInput] | None = None,
+        stream: qwisp_native.streams.StreamInput | None = None,
+    ) -> tuple[typing.Any, ...]:
+        """
+        The same for an array of another library. On the CPU it is taken as numpy's are. On CUDA, by a router whose device is
+        "cuda", it is routed where it is, in the order of a stream: the call returns at once, and its results are DeviceArrays.
+
+        The call may be captured into a CUDA graph (torch.cuda.graph). It then has memory of its own, results included, that
+        lives as long as the Router; keep the Router and x for as long as the graph is replayed.
+
+        Args:
+            x: as above; on CUDA without grad, on the device's own GPU (the first).
+            return_logits, bias: as above. On CUDA, a Buffer as `resident` is read when the stream comes to it.
+            out: as above; not on CUDA.
+            stream: for x on CUDA. None: torch's current stream for a tensor of torch's, else the legacy default stream.
+                Otherwise 1 (that one; so is 0), 2 (the thread's own), a valid stream's handle, or an object with
+                __cuda_stream__ or cuda_stream. x's library makes it wait for x; -1 is the legacy default stream without
+                that wait.
+
+        Returns:
+            (inds, scores) or (inds, scores, logits): DeviceArrays for x on CUDA, else numpy arrays.
+
+        Raises:
+            As above.
         """
     def __init__(
         self,

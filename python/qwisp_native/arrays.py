@@ -22,7 +22,10 @@ class SupportsDLPack(Protocol):
     def __dlpack_device__(self) -> tuple[Any, int]: ...
 
 
-ArrayInput: TypeAlias = "NDArray[Any] | Buffer | SupportsDLPack"
+AnyArray: TypeAlias = NDArray[Any]
+AnyDtype: TypeAlias = "np.dtype[Any]"
+HostInput: TypeAlias = "NDArray[Any] | Buffer"
+ArrayInput: TypeAlias = "HostInput | SupportsDLPack"
 
 _KDLCPU = 1  # of DLPack's device types
 _DEVICES = {2: "CUDA", 3: "CUDA host", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 14: "oneAPI"}
@@ -56,6 +59,22 @@ def as_numpy(name: str, value: object, wanted: str) -> NDArray[Any]:
         raise TypeError(f"{name}: {found}, but it must be {wanted}") from error
 
 
+def where(device: int) -> str:
+    """What a DLPack device type is called."""
+    return _DEVICES.get(device, f"DLPack device type {device}")
+
+
+def dlpack_device(value: object) -> tuple[int, int] | None:
+    """DLPack's type and number of an array's device; None for numpy's arrays and what has no such thing."""
+    if isinstance(value, (np.ndarray, np.generic, type)) or not hasattr(value, "__dlpack_device__"):
+        return None
+    try:
+        kind, number = value.__dlpack_device__()
+        return int(kind), int(number)
+    except (TypeError, ValueError, LookupError, RuntimeError, BufferError):
+        return None  # as_numpy says what is wrong with it
+
+
 def _refuse_bfloat16(name: str, value: object, wanted: str) -> None:
     """Numpy has no bfloat16: the exchange protocols would fail without saying why, or pass off bytes."""
     if "bfloat16" in str(getattr(value, "dtype", "")):
@@ -75,8 +94,7 @@ def _from_dlpack(name: str, value: Any, wanted: str) -> NDArray[Any]:
     except (TypeError, ValueError, LookupError) as error:
         raise TypeError(f"{name}: __dlpack_device__ gives no device: {error}; it must be {wanted}") from error
     if device != _KDLCPU:
-        where = _DEVICES.get(device, f"DLPack device type {device}")
-        raise ValueError(f"{name}: on {where}, but it must be on the CPU")
+        raise ValueError(f"{name}: on {where(device)}, but it must be on the CPU")
     try:
         return np.from_dlpack(value)
     except (TypeError, ValueError, RuntimeError, BufferError) as error:

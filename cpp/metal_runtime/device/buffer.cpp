@@ -147,4 +147,9 @@ MTL::Buffer *new_buffer(MTL::Device *device, void *bytes, size_t length, MTL::Re
     return buffer;
 }
 
+MTL::Buffer *new_buffer(MTL::Device *device, std::unique_ptr<Memory> memory, size_t length) {
+    check("newBuffer over foreign memory", length, MTL::ResourceStorageModePrivate, false);
+    return make(device, std::move(memory), length, MTL::ResourceStorageModePrivate);
+}
+
 }  // namespace qwisp::metal

@@ -45,5 +45,7 @@ MTL::Buffer *new_buffer(MTL::Device *device, size_t length, MTL::ResourceOptions
 MTL::Buffer *new_buffer(MTL::Device *device, const void *bytes, size_t length, MTL::ResourceOptions options);
 MTL::Buffer *new_buffer(MTL::Device *device, void *bytes, size_t length, MTL::ResourceOptions options,
                         BlockPointer deallocator);
+// Over memory of the driver that somebody else keeps alive.
+MTL::Buffer *new_buffer(MTL::Device *device, std::unique_ptr<Memory> memory, size_t length);
 
 }  // namespace qwisp::metal

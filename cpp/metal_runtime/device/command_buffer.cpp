@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "metal_runtime/device/encoder.h"
+#include "metal_runtime/device/streams.h"
 
 namespace qwisp::metal {
 namespace {
@@ -140,7 +141,7 @@ void CommandBufferState::enqueue() {
     status_ = MTL::CommandBufferStatusEnqueued;
 }
 
-void CommandBufferState::commit(MTL::CommandBuffer *self) {
+void CommandBufferState::check_complete() {
     if (const auto misused = first_misuse_.get()) {
         if (dropped_encoder_) refuse_commit(Misuse::encoder_dropped, *misused);
         refuse_commit(Misuse::commit_after_misuse, "commit refused after an earlier misuse: " + *misused);
@@ -151,6 +152,10 @@ void CommandBufferState::commit(MTL::CommandBuffer *self) {
         first_misuse_.set(message);
         refuse_commit(Misuse::commit_open_encoder, message);
     }
+}
+
+void CommandBufferState::commit(MTL::CommandBuffer *self) {
+    check_complete();
     auto lock = runner_->lock();
     if (status() >= MTL::CommandBufferStatusCommitted) {
         refuse(Misuse::commit_twice, "command buffer" + quoted(label) + ": commit: it was committed before");
@@ -160,6 +165,33 @@ void CommandBufferState::commit(MTL::CommandBuffer *self) {
     const std::string failure = runner_->commit(place_, self, is_plain());
     lock.unlock();
     if (!failure.empty()) finish(self, MTL::CommandBufferErrorInternal, failure);
+}
+
+void CommandBufferState::commit_on_stream(Streams &streams, Stream stream) {
+    check_complete();
+    {
+        const auto lock = runner_->lock();
+        const std::string call = "command buffer" + quoted(label) + ": commit on a stream: ";
+        if (status() >= MTL::CommandBufferStatusCommitted) {
+            refuse(Misuse::commit_twice, call + "it was committed before");
+        }
+        if (place_ || !is_plain()) {
+            refuse(Misuse::commit_twice, call + "it is enqueued, or has handlers or events");
+        }
+        status_ = MTL::CommandBufferStatusCommitted;
+    }
+    std::string fault;
+    try {
+        fault = streams.submit(storage_->segments[0].commands, stream);
+    } catch (const std::exception &error) {
+        fault = std::string("the driver failed: ") + error.what();
+    }
+    set_ended(MTL::CommandBufferErrorPageFault, fault);
+    storage_->clear();
+    const auto lock = runner_->lock();
+    runner_->spare.give(std::move(storage_));
+    scheduled_ = done_ = true;
+    runner_->give_up(nullptr);
 }
 
 // Handlers are the host's code, and the thread that waits may hold a lock that they take. A thread that waits
@@ -251,8 +283,7 @@ void CommandBufferState::run(MTL::CommandBuffer *self) noexcept {
     finish(self, MTL::CommandBufferErrorPageFault, fault);
 }
 
-void CommandBufferState::finish(MTL::CommandBuffer *self, MTL::CommandBufferError code,
-                                const std::string &fault) {
+void CommandBufferState::set_ended(MTL::CommandBufferError code, const std::string &fault) {
     if (!fault.empty()) {
         fault_ = "command buffer" + quoted(label) + ": " + fault;
         error_code_ = code;
@@ -260,6 +291,11 @@ void CommandBufferState::finish(MTL::CommandBuffer *self, MTL::CommandBufferErro
     // The fields above are read only after this store.
     status_.store(fault.empty() ? MTL::CommandBufferStatusCompleted : MTL::CommandBufferStatusError,
                   std::memory_order_release);
+}
+
+void CommandBufferState::finish(MTL::CommandBuffer *self, MTL::CommandBufferError code,
+                                const std::string &fault) {
+    set_ended(code, fault);
     storage_->clear();
     for (const Block &handler : completed_handlers_) handler(self);
     scheduled_handlers_.clear();

@@ -42,8 +42,9 @@ class CommandBufferState {
     // The way through the queue.
     void enqueue();
     void commit(MTL::CommandBuffer *self);
-    void wait(bool completed);                    // or scheduled
-    void run(MTL::CommandBuffer *self) noexcept;  // by the queue
+    void commit_on_stream(Streams &streams, uint64_t stream);  // past the queue
+    void wait(bool completed);                                 // or scheduled
+    void run(MTL::CommandBuffer *self) noexcept;               // by the queue
     void lose_in_fork();
 
     MTL::CommandBufferStatus status() const { return status_.load(std::memory_order_acquire); }
@@ -71,6 +72,8 @@ class CommandBufferState {
     void check_closed(const char *call);
     bool is_plain() const;
     [[noreturn]] void refuse_commit(Misuse misuse, const std::string &message);
+    void check_complete();  // before a commit
+    void set_ended(MTL::CommandBufferError code, const std::string &fault);
     std::string execute();
     std::string run_commands(const std::vector<Command> &commands);
     std::string released_too_early() const;

@@ -121,6 +121,8 @@ struct Limits {
     bool unified_memory = true;            // false: shared memory is far from the device, private memory near
 };
 
+class Streams;  // streams.h
+
 // All calls may come from several threads at once. Queues run their command buffers on threads of their own,
 // which may still be running while the process exits: a driver must not depend on anything that exit
 // destroys.
@@ -146,6 +148,9 @@ class Driver {
     // Order of threads and threadgroups: shuffled by this seed, or the natural one. Drivers may ignore it.
     virtual std::optional<uint64_t> shuffle_seed() const { return std::nullopt; }
     virtual void set_shuffle_seed(std::optional<uint64_t>) {}
+
+    // Null: this hardware has no streams.
+    virtual Streams *streams() { return nullptr; }
 
     // Which implementation of the kernels runs, of those that kernel_names() lists, best first. Empty: no
     // choice.

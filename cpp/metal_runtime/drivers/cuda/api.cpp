@@ -65,10 +65,18 @@ struct Loaded {
         library.load(api.launch, "cuLaunchKernelEx");
         library.load(api.stream_create, "cuStreamCreate");
         library.load(api.stream_wait, "cuStreamSynchronize");
+        library.load(api.stream_id, "cuStreamGetId");
+        library.load(api.stream_capturing, "cuStreamIsCapturing");
+        library.load(api.stream_await, "cuStreamWaitEvent");
+        library.load(api.context_wait, "cuCtxSynchronize");
         library.load(api.event_create, "cuEventCreate");
         library.load(api.event_record, "cuEventRecord");
+        library.load(api.event_query, "cuEventQuery");
+        library.load(api.event_wait, "cuEventSynchronize");
+        library.load(api.event_destroy, "cuEventDestroy_v2");
         library.load(api.event_elapsed, "cuEventElapsedTime");
         library.load(api.begin_capture, "cuStreamBeginCapture_v2");
+        library.load(api.exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");
         library.load(api.end_capture, "cuStreamEndCapture");
         library.load(api.graph_instantiate, "cuGraphInstantiateWithFlags");
         library.load(api.graph_update, "cuGraphExecUpdate_v2");

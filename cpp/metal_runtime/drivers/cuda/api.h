@@ -18,7 +18,7 @@ using EventHandle = struct EventTag *;
 using GraphHandle = struct GraphTag *;
 using GraphExecHandle = struct GraphExecTag *;
 
-inline constexpr Result kSuccess = 0;
+inline constexpr Result kSuccess = 0, kNotReady = 600;
 
 enum DeviceAttribute : int {
     kAttributeMaxThreads = 1,
@@ -29,8 +29,9 @@ enum DeviceAttribute : int {
 };
 enum FunctionAttribute : int { kFunctionMaxThreads = 0, kFunctionSharedMemory = 1 };
 enum HostFlags : unsigned { kHostPortable = 1, kHostMapped = 2 };
-inline constexpr unsigned kStreamNonBlocking = 1, kEventDefault = 0;
-inline constexpr int kCaptureRelaxed = 2;
+inline constexpr unsigned kStreamNonBlocking = 1, kEventDefault = 0, kEventNoTiming = 2;
+inline constexpr int kCaptureRelaxed = 2;  // of a capture mode
+inline constexpr int kCaptureNone = 0;     // of a stream's capture status
 
 struct LaunchAttribute {
     int id;
@@ -84,10 +85,18 @@ struct Api {
     Result (*launch)(const LaunchConfig *, FunctionHandle, void **, void **);
     Result (*stream_create)(StreamHandle *, unsigned);
     Result (*stream_wait)(StreamHandle);
+    Result (*stream_id)(StreamHandle, unsigned long long *);
+    Result (*stream_capturing)(StreamHandle, int *);
+    Result (*stream_await)(StreamHandle, EventHandle, unsigned);
+    Result (*context_wait)();
     Result (*event_create)(EventHandle *, unsigned);
     Result (*event_record)(EventHandle, StreamHandle);
+    Result (*event_query)(EventHandle);
+    Result (*event_wait)(EventHandle);
+    Result (*event_destroy)(EventHandle);
     Result (*event_elapsed)(float *, EventHandle, EventHandle);
     Result (*begin_capture)(StreamHandle, int);
+    Result (*exchange_capture_mode)(int *);
     Result (*end_capture)(StreamHandle, GraphHandle *);
     Result (*graph_instantiate)(GraphExecHandle *, GraphHandle, unsigned long long);
     Result (*graph_update)(GraphExecHandle, GraphHandle, GraphUpdateResult *);

@@ -85,7 +85,7 @@ std::string CudaDriver::run(const std::vector<Command> &commands) {
 
 std::string CudaDriver::run_timed(const std::vector<Command> &commands, double *seconds) {
     const cuda::Current current(*gpu_);
-    if (!current) return gpu_->lost();
+    if (!current) return gpu_->why_not_current();
     std::unique_ptr<CudaLane> lane;
     {
         const std::lock_guard lock(mutex_);

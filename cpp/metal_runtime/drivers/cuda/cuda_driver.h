@@ -7,6 +7,7 @@
 
 #include "cuda_lane.h"
 #include "cuda_module.h"
+#include "cuda_streams.h"
 #include "gpu.h"
 #include "metal_runtime/device/driver.h"
 
@@ -30,6 +31,7 @@ class CudaDriver final : public Driver {
     std::string_view kernels() const override;
     bool set_kernels(std::string_view name) override;
     std::vector<std::string_view> kernel_names() const override;
+    Streams *streams() override { return &streams_; }
     void after_fork_in_child() override { gpu_->after_fork_in_child(); }
 
   private:
@@ -38,6 +40,7 @@ class CudaDriver final : public Driver {
     std::atomic<Launching> launching_;
     std::mutex mutex_;
     std::vector<std::unique_ptr<CudaLane>> spare_;
+    CudaStreams streams_{gpu_, launching_};
 };
 
 // The first NVIDIA GPU, or null and why there is none that can be used.

@@ -18,12 +18,7 @@ std::unique_ptr<CudaMemory> CudaMemory::allocate(std::shared_ptr<cuda::Gpu> gpu,
     if (storage == Storage::private_) {
         if (api()->allocate(&memory->address_, length) != kSuccess) return nullptr;
         memory->origin_ = Origin::device;
-        // On the default stream, and waited for: a stream of the driver's own would not wait for it.
-        if (api()->fill(memory->address_, 0, length, nullptr) != kSuccess ||
-            api()->stream_wait(nullptr) != kSuccess) {
-            return nullptr;
-        }
-        return memory;
+        return memory->gpu_->clear(memory->address_, length) == kSuccess ? std::move(memory) : nullptr;
     }
     if (api()->host_allocate(&memory->host_, length, cuda::kHostPortable | cuda::kHostMapped) != kSuccess) {
         return nullptr;
@@ -53,7 +48,7 @@ CudaMemory::~CudaMemory() {
     if (!current) return;  // lost: it went with the context
     switch (origin_) {
         case Origin::device:
-            api()->free(address_);
+            api()->free(address_);  // waits until nothing uses it any more
             break;
         case Origin::host:
             api()->host_free(host_);

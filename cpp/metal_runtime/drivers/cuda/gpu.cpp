@@ -74,6 +74,11 @@ std::string Gpu::lost() const {
     return why == nullptr ? std::string() : *why;
 }
 
+std::string Gpu::why_not_current() const {
+    const std::string why = lost();
+    return why.empty() ? "CUDA gives no context of " + name_ + "; its memory may be full" : why;
+}
+
 void Gpu::lose(const std::string &why) {
     const std::string *expected = nullptr;
     auto *const text = new std::string("the CUDA device is lost to this process: " + why);
@@ -91,14 +96,26 @@ void Gpu::after_fork_in_child() {
     if (context_ != nullptr) lose("CUDA does not survive a fork; start processes afresh ('spawn')");
 }
 
+Result Gpu::clear(DevicePointer address, size_t length) {
+    const std::lock_guard lock(clearing_);
+    Result result = kSuccess;
+    if (clearing_stream_ == nullptr) result = api()->stream_create(&clearing_stream_, kStreamNonBlocking);
+    if (result == kSuccess) result = api()->fill(address, 0, length, clearing_stream_);
+    return result == kSuccess ? api()->stream_wait(clearing_stream_) : result;
+}
+
 Current::Current(Gpu &gpu) {
     const ContextHandle context = gpu.lost_.load() ? nullptr : gpu.context();
     pushed_ = context != nullptr && api()->push_context(context) == kSuccess;
+    capture_mode_ = kCaptureRelaxed;
+    if (pushed_) api()->exchange_capture_mode(&capture_mode_);
 }
 
 Current::~Current() {
     ContextHandle popped = nullptr;
-    if (pushed_) api()->pop_context(&popped);
+    if (!pushed_) return;
+    api()->exchange_capture_mode(&capture_mode_);
+    api()->pop_context(&popped);
 }
 
 }  // namespace qwisp::metal::cuda

@@ -24,10 +24,14 @@ class Gpu {
     // Empty if the device works; else why no further work can run. An error of a running kernel is the end of a
     // CUDA context, and so of this device in this process.
     std::string lost() const;
+    std::string why_not_current() const;  // after a Current that failed; never empty
     // The text of a failure, or an empty string. Errors that end the context are remembered.
     std::string check(const char *call, Result result);
     void lose(const std::string &why);
     void after_fork_in_child();
+    // Zeroes, and waits for them, on a stream of its own: the default stream cannot be used while anybody captures
+    // a graph. Within a Current.
+    Result clear(DevicePointer address, size_t length);
 
   private:
     friend class Current;
@@ -38,13 +42,16 @@ class Gpu {
     std::string name_, unusable_;
     size_t memory_ = 0;
     int max_threads_ = 0, shared_memory_ = 0, arch_ = 0;
-    std::mutex mutex_;
+    std::mutex mutex_, clearing_;
+    StreamHandle clearing_stream_ = nullptr;
     ContextHandle context_ = nullptr;
     std::atomic<const std::string *> lost_ = nullptr;  // set once, never freed
 };
 
 // Makes the device's primary context the calling thread's, for a scope; whoever else uses CUDA in this
-// process (PyTorch) has the same one.
+// process (PyTorch) has the same one. While anybody captures a graph, calls that could disturb it are refused to
+// all threads but those that say, as this does for its scope, that they know what they do: what the driver here
+// does on streams of its own disturbs none.
 class Current {
   public:
     explicit Current(Gpu &gpu);
@@ -56,6 +63,7 @@ class Current {
 
   private:
     bool pushed_;
+    int capture_mode_;
 };
 
 }  // namespace qwisp::metal::cuda
