@@ -50,6 +50,7 @@ struct Loaded {
         library.load(api.retain_context, "cuDevicePrimaryCtxRetain");
         library.load(api.push_context, "cuCtxPushCurrent_v2");
         library.load(api.pop_context, "cuCtxPopCurrent_v2");
+        library.load(api.exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");
         library.load(api.allocate, "cuMemAlloc_v2");
         library.load(api.free, "cuMemFree_v2");
         library.load(api.host_allocate, "cuMemHostAlloc");
@@ -60,13 +61,17 @@ struct Loaded {
         library.load(api.fill, "cuMemsetD8Async");
         library.load(api.copy, "cuMemcpyAsync");
         library.load(api.load_module, "cuModuleLoadData");
+        library.load(api.unload_module, "cuModuleUnload");
         library.load(api.get_function, "cuModuleGetFunction");
         library.load(api.function_attribute, "cuFuncGetAttribute");
         library.load(api.launch, "cuLaunchKernelEx");
         library.load(api.stream_create, "cuStreamCreate");
+        library.load(api.stream_destroy, "cuStreamDestroy_v2");
         library.load(api.stream_wait, "cuStreamSynchronize");
         library.load(api.event_create, "cuEventCreate");
+        library.load(api.event_destroy, "cuEventDestroy_v2");
         library.load(api.event_record, "cuEventRecord");
+        library.load(api.event_wait, "cuEventSynchronize");
         library.load(api.event_elapsed, "cuEventElapsedTime");
         library.load(api.begin_capture, "cuStreamBeginCapture_v2");
         library.load(api.end_capture, "cuStreamEndCapture");
