@@ -189,18 +189,20 @@ TEST_CASE("what waits for an event holds up what is behind it") {
     const auto inds = world.numbers(kStart), table = world.numbers(kNext);
     const auto event = NS::TransferPtr(world.device->newSharedEvent());
     auto *const first = world.remaps(remap, inds, table, 1), *const waits = world.queue->commandBuffer(),
+                *const behind = world.remaps(remap, inds, table, 1),
                 *const last = world.remaps(remap, inds, table, 1);
     waits->encodeWait(event.get(), 1);
     world.encode(waits, remap, inds, table, 1);
-    for (auto *const each : {first, waits, last}) each->commit();
+    for (auto *const each : {first, waits, behind}) each->commit();
     CHECK(outcome(first) == "");
     CHECK(comes_true([&] { return waits->status() == MTL::CommandBufferStatusScheduled; }));
+    last->commit();
     CHECK(fake().calls("cuLaunchKernelEx") == 1);
     CHECK(world.ints(inds) == rotated(1));
     event->setSignaledValue(1);
     CHECK(outcome(last) == "");
     CHECK(outcome(waits) == "");
-    CHECK(world.ints(inds) == rotated(3));
+    CHECK(world.ints(inds) == rotated(4));
 }
 
 TEST_CASE("threads that commit to one queue at once") {
@@ -284,4 +286,5 @@ TEST_CASE("a capture of somebody else's in this process goes on undisturbed") {
     }
     CHECK(comes_true([] { return leaked().empty(); }));
     CHECK_FALSE(fake().broke_capture());
+    CHECK(fake().capture_mode_here() == 0);
 }

@@ -121,6 +121,7 @@ class World final : public test::FakeCuda {
         return all;
     }
     int contexts_here() const override { return int(stack.size()); }
+    int capture_mode_here() const override { return capture_mode; }
     void *at(uint64_t address) const override { return reinterpret_cast<void *>(address - kDeviceBase); }
 
     // An entry point: counted, failed as asked, and refused where CUDA refuses it.

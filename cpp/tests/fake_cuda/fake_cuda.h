@@ -47,7 +47,8 @@ class FakeCuda {
     // Objects that exist: "device", "host" and "registered" memory, "stream", "event", "graph", "exec",
     // "module".
     virtual std::map<std::string, int> live() const = 0;
-    virtual int contexts_here() const = 0;  // on this thread's stack
+    virtual int contexts_here() const = 0;      // on this thread's stack
+    virtual int capture_mode_here() const = 0;  // of this thread; 0 is CUDA's default, "global"
     virtual void *at(uint64_t device_address) const = 0;
 
   protected:

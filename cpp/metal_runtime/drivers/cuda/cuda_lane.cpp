@@ -275,8 +275,9 @@ std::string CudaLane::submit(cuda::Gpu &gpu, const std::vector<Command> &command
 // One command buffer's way through the device.
 class CudaLane::Passage final : public Flight {
   public:
-    explicit Passage(CudaLane &lane) : lane_(lane) {}
+    explicit Passage(CudaLane &lane) : lane_(lane) { ++lane_.flying_; }
     ~Passage() override {
+        --lane_.flying_;
         const std::lock_guard lock(lane_.mutex_);
         if (events_.start && events_.end) lane_.spare_.push_back(events_);
     }
@@ -300,6 +301,10 @@ class CudaLane::Passage final : public Flight {
         const bool was_well = error_.empty();
         if (!current) return was_well ? current.error() : error_;
         if (was_well) then("running the commands", api()->event_wait(events_.end));
+        // A fault is all that CUDA tells: not of which command buffer, if several were on their way.
+        if (const int others = lane_.flying_ - 1; was_well && !error_.empty() && others > 0)
+            error_ +=
+                " (here, or in one of the " + std::to_string(others) + " command buffers behind this one)";
         // All that the stream has, if there is no telling when this had ended.
         if (!error_.empty()) lane_.gpu_->check("running the commands", api()->stream_wait(lane_.stream_));
         float milliseconds = 0;

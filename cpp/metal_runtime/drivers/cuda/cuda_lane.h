@@ -46,6 +46,7 @@ class CudaLane final : public Line {
     CudaGraphs graphs_;
     std::vector<uint64_t> seen_;  // hashes of short command buffers that ran once, a ring
     size_t next_seen_ = 0;
+    std::atomic<int> flying_ = 0;
     std::mutex mutex_;  // of spare_: command buffers end on other threads than they start on
     std::vector<Events> spare_;
 };

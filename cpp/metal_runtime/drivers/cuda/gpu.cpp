@@ -36,7 +36,7 @@ bool ends_context(Result result) {
 
 }  // namespace
 
-Gpu::Gpu(int index) : index_(index) {
+Gpu::Gpu(int index) {
     const Api *const cuda = api();
     if (cuda == nullptr) {
         unusable_ = why_no_api();

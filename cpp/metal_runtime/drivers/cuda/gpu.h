@@ -38,7 +38,6 @@ class Gpu {
     friend class Current;
     std::string context(ContextHandle *context);
 
-    int index_;
     DeviceId id_ = 0;
     std::string name_, unusable_;
     size_t memory_ = 0;
