@@ -275,6 +275,15 @@ TEST_CASE("a kernel that awaits the one before may start early, the first of a c
     CHECK(overlapping("stream") == std::vector<bool>(20));
 }
 
+TEST_CASE("a driver that is too old for that uses plain graphs") {
+    const CudaWorld world;
+    CHECK(world.driver->kernels() == "dependent");
+    fake().set_version(12020);
+    const CudaDriver older(world.gpu);
+    CHECK(older.kernels() == "graph");
+    CHECK(older.kernel_names() == std::vector<std::string_view>{"graph", "stream"});
+}
+
 TEST_CASE("a capture of somebody else's in this process goes on undisturbed") {
     {
         const CudaWorld world;

@@ -56,7 +56,8 @@ std::string Queue::commit(const std::shared_ptr<Place> &place, MTL::CommandBuffe
     place->plain = plain;
     place->startable = startable;
     naps_ = 0;
-    const bool several = committed_ > 1 && !running_;  // more than the one that may be waited for next
+    // More than the one that may be waited for next, and not on the device anyway.
+    const bool several = committed_ > 1 && !running_ && !(line_ && startable);
     if (!plain || !waited_for_ || !napping_ || several) arrivals_.notify_one();
     changes_.notify_all();
     return {};

@@ -73,6 +73,7 @@ class World final : public test::FakeCuda {
     void reset() override {
         const std::lock_guard lock(mutex);
         fail_in = fault_in = 0;
+        version = 13000;
         held = elsewhere = broke = false;
         calls_.clear();
         kernels.clear();
@@ -93,6 +94,7 @@ class World final : public test::FakeCuda {
         const auto found = calls_.find(entry);
         return found == calls_.end() ? 0 : found->second;
     }
+    void set_version(int version_) override { version = version_; }
     void set_kernel(const std::string &name, std::vector<size_t> sizes, Body body) override {
         const std::lock_guard lock(mutex);
         kernels[name] = {std::move(sizes), std::move(body)};
@@ -210,6 +212,7 @@ class World final : public test::FakeCuda {
     std::map<DevicePointer, Memory> memories;
     std::map<std::string, int> counts;  // of everything else
     std::map<std::string, Kernel> kernels;
+    int version = 13000;
     bool held = false, elsewhere = false, broke = false;
 
   private:
@@ -237,7 +240,7 @@ EXPORT test::FakeCuda *qwisp_fake_cuda() { return &world(); }
 
 EXPORT Result cuInit(unsigned) { return kSuccess; }
 EXPORT Result cuDriverGetVersion(int *version) {
-    *version = 13000;
+    *version = world().version;
     return kSuccess;
 }
 EXPORT Result cuGetErrorName(Result result, const char **text) {

@@ -32,6 +32,8 @@ class FakeCuda {
     virtual bool has_failed() const = 0;
     virtual int calls(const std::string &entry) const = 0;  // since reset
 
+    virtual void set_version(int version) = 0;  // 13000 for CUDA 13.0
+
     // What a kernel of this name does; its parameters' sizes. Others do nothing.
     using Body = std::function<void(void **parameters)>;
     virtual void set_kernel(const std::string &name, std::vector<size_t> parameter_sizes, Body body) = 0;

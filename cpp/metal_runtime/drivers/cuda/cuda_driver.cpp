@@ -12,7 +12,13 @@ namespace qwisp::metal {
 namespace {
 
 constexpr const char *kContractMacro = "QWISP_CONTRACT_COMPILER";
-constexpr int kDependentArch = 90;
+constexpr int kDependentArch = 90, kDependentDriver = 12030;  // CUDA 12.3 captures such launches in graphs
+
+bool takes_dependent(const cuda::Gpu &gpu) {
+    int version = 0;
+    return gpu.arch() >= kDependentArch && cuda::api()->driver_version(&version) == cuda::kSuccess &&
+           version >= kDependentDriver;
+}
 
 constexpr std::array<std::pair<Launching, std::string_view>, 3> kLaunchings = {{
     {Launching::dependent, "dependent"},
@@ -32,8 +38,8 @@ std::vector<std::pair<std::string, std::string>> signatures_of(std::string_view 
 CudaDriver::CudaDriver(std::shared_ptr<cuda::Gpu> gpu)
     : gpu_(std::move(gpu)),
       store_(std::make_shared<CodeStore>(gpu_)),
-      launching_(std::make_shared<std::atomic<Launching>>(
-          gpu_->arch() >= kDependentArch ? Launching::dependent : Launching::graph)) {}
+      launching_(std::make_shared<std::atomic<Launching>>(takes_dependent(*gpu_) ? Launching::dependent
+                                                                                 : Launching::graph)) {}
 
 Limits CudaDriver::limits() const {
     Limits limits{size_t(gpu_->max_threads()),
@@ -109,7 +115,7 @@ bool CudaDriver::set_kernels(std::string_view name) {
 std::vector<std::string_view> CudaDriver::kernel_names() const {
     std::vector<std::string_view> names;
     for (const auto &[launching, name] : kLaunchings) {
-        if (launching != Launching::dependent || gpu_->arch() >= kDependentArch) names.push_back(name);
+        if (launching != Launching::dependent || takes_dependent(*gpu_)) names.push_back(name);
     }
     return names;
 }
