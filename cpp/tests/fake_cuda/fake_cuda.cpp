@@ -7,7 +7,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <set>
+#include <utility>
 
 #include "metal_runtime/drivers/cuda/api.h"
 
@@ -39,22 +39,26 @@ struct GraphExecTag {
     std::vector<Node> nodes;
 };
 struct StreamTag {
+    explicit StreamTag(ContextTag *context_) : context(context_) {}
+
     ContextTag *context;
     std::deque<Node> pending;
-    std::unique_ptr<GraphTag> capture;
+    std::shared_ptr<GraphTag> capture;
 };
 struct EventTag {
     StreamTag *stream = nullptr;  // where it is still to come
     double time = -1;
 };
-struct ModuleTag {
-    std::string kernel;
-};
 struct FunctionTag {
     std::string kernel;
 };
+struct ModuleTag {
+    FunctionTag kernel;  // the only one
+};
 
 namespace {
+
+const char *const kDevice = "device", *const kHost = "host", *const kRegistered = "registered";
 
 struct Memory {
     size_t length;
@@ -78,8 +82,11 @@ class World final : public test::FakeCuda {
         calls_.clear();
         kernels.clear();
         executed_.clear();
+        for (const auto &[address, memory] : memories) {
+            if (memory.kind != kRegistered) std::free(at(address));
+        }
         memories.clear();
-        counts.clear();
+        objects.clear();
         for (ContextTag &context : contexts) context = {};
     }
     void fail(const std::string &entry, int nth, int result) override {
@@ -117,9 +124,9 @@ class World final : public test::FakeCuda {
     bool broke_capture() const override { return broke; }
     std::map<std::string, int> live() const override {
         const std::lock_guard lock(mutex);
-        std::map<std::string, int> all = counts;
+        std::map<std::string, int> all;
         for (const auto &[address, memory] : memories) ++all[memory.kind];
-        std::erase_if(all, [](const auto &each) { return each.second == 0; });
+        for (const auto &[handle, object] : objects) ++all[object.first];
         return all;
     }
     int contexts_here() const override { return int(stack.size()); }
@@ -187,6 +194,13 @@ class World final : public test::FakeCuda {
         memories[address] = {length, kind};
         return address;
     }
+    template <class T>
+    Result make(const char *kind, T **handle, std::shared_ptr<T> object) {
+        *handle = object.get();
+        objects[*handle] = {kind, std::move(object)};
+        return kSuccess;
+    }
+    Result destroy(const void *handle) { return objects.erase(handle) ? kSuccess : kInvalidHandle; }
     bool drop_memory(DevicePointer address, const char *kind) {
         const auto found = memories.find(address);
         if (found == memories.end() || found->second.kind != kind) return false;
@@ -210,7 +224,7 @@ class World final : public test::FakeCuda {
     std::condition_variable released;
     ContextTag contexts[kDevices];
     std::map<DevicePointer, Memory> memories;
-    std::map<std::string, int> counts;  // of everything else
+    std::map<const void *, std::pair<const char *, std::shared_ptr<void>>> objects;  // everything else
     std::map<std::string, Kernel> kernels;
     int version = 13000;
     bool held = false, elsewhere = false, broke = false;
@@ -221,8 +235,6 @@ class World final : public test::FakeCuda {
     std::map<std::string, int> calls_;
     std::vector<FakeLaunch> executed_;
 };
-
-const char *const kDevice = "device", *const kHost = "host", *const kRegistered = "registered";
 
 World &world() {
     static World *const once = new World;
@@ -377,23 +389,17 @@ EXPORT Result cuMemcpyAsync(DevicePointer to, DevicePointer from, size_t length,
 
 EXPORT Result cuModuleLoadData(ModuleHandle *module, const void *image) {
     CALL(quiet, {
-        ++world().counts["module"];
-        *module = new ModuleTag{static_cast<const char *>(image)};
-        return kSuccess;
+        return world().make("module", module,
+                            std::make_shared<ModuleTag>(ModuleTag{{static_cast<const char *>(image)}}));
     });
 }
 EXPORT Result cuModuleUnload(ModuleHandle module) {
-    CALL(quiet, {
-        --world().counts["module"];
-        delete module;
-        return kSuccess;
-    });
+    CALL(quiet, { return world().destroy(module); });
 }
 EXPORT Result cuModuleGetFunction(FunctionHandle *function, ModuleHandle module, const char *name) {
     CALL(context, {
-        if (module->kernel != name) return kNotFound;
-        *function = new FunctionTag{name};  // as long as the process
-        return kSuccess;
+        *function = &module->kernel;
+        return module->kernel.kernel == name ? kSuccess : kNotFound;
     });
 }
 EXPORT Result cuFuncGetAttribute(int *value, int, FunctionHandle) {
@@ -422,18 +428,10 @@ EXPORT Result cuLaunchKernelEx(const LaunchConfig *config, FunctionHandle functi
 }
 
 EXPORT Result cuStreamCreate(StreamHandle *stream, unsigned) {
-    CALL(context, {
-        ++world().counts["stream"];
-        *stream = new StreamTag{stack.back(), {}, {}};
-        return kSuccess;
-    });
+    CALL(context, { return world().make("stream", stream, std::make_shared<StreamTag>(stack.back())); });
 }
 EXPORT Result cuStreamDestroy_v2(StreamHandle stream) {
-    CALL(context, {
-        --world().counts["stream"];
-        delete stream;
-        return kSuccess;
-    });
+    CALL(context, { return world().destroy(stream); });
 }
 EXPORT Result cuStreamSynchronize(StreamHandle stream) {
     CALL(quiet, {
@@ -442,18 +440,10 @@ EXPORT Result cuStreamSynchronize(StreamHandle stream) {
     });
 }
 EXPORT Result cuEventCreate(EventHandle *event, unsigned) {
-    CALL(context, {
-        ++world().counts["event"];
-        *event = new EventTag;
-        return kSuccess;
-    });
+    CALL(context, { return world().make("event", event, std::make_shared<EventTag>()); });
 }
 EXPORT Result cuEventDestroy_v2(EventHandle event) {
-    CALL(context, {
-        --world().counts["event"];
-        delete event;
-        return kSuccess;
-    });
+    CALL(context, { return world().destroy(event); });
 }
 EXPORT Result cuEventRecord(EventHandle event, StreamHandle stream) {
     CALL(context, {
@@ -484,23 +474,21 @@ EXPORT Result cuEventElapsedTime(float *milliseconds, EventHandle start, EventHa
 EXPORT Result cuStreamBeginCapture_v2(StreamHandle stream, int) {
     CALL(context, {
         if (stream->capture) return kCaptureInvalid;
-        stream->capture = std::make_unique<GraphTag>();
+        stream->capture = std::make_shared<GraphTag>();
         return kSuccess;
     });
 }
 EXPORT Result cuStreamEndCapture(StreamHandle stream, GraphHandle *graph) {
     CALL(context, {
         if (!stream->capture) return kCaptureInvalid;
-        ++world().counts["graph"];
-        *graph = stream->capture.release();
-        return kSuccess;
+        return world().make("graph", graph, std::exchange(stream->capture, nullptr));
     });
 }
 EXPORT Result cuGraphInstantiateWithFlags(GraphExecHandle *exec, GraphHandle graph, unsigned long long) {
     CALL(context, {
-        ++world().counts["exec"];
-        *exec = new GraphExecTag{graph->nodes};
-        return kSuccess;
+        auto made = std::make_shared<GraphExecTag>();
+        made->nodes = graph->nodes;
+        return world().make("exec", exec, std::move(made));
     });
 }
 EXPORT Result cuGraphExecUpdate_v2(GraphExecHandle exec, GraphHandle graph, GraphUpdateResult *) {
@@ -520,18 +508,10 @@ EXPORT Result cuGraphLaunch(GraphExecHandle exec, StreamHandle stream) {
     });
 }
 EXPORT Result cuGraphDestroy(GraphHandle graph) {
-    CALL(context, {
-        --world().counts["graph"];
-        delete graph;
-        return kSuccess;
-    });
+    CALL(context, { return world().destroy(graph); });
 }
 EXPORT Result cuGraphExecDestroy(GraphExecHandle exec) {
-    CALL(context, {
-        --world().counts["exec"];
-        delete exec;
-        return kSuccess;
-    });
+    CALL(context, { return world().destroy(exec); });
 }
 
 }  // namespace qwisp::metal::cuda
