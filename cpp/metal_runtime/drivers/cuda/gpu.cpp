@@ -69,9 +69,11 @@ Gpu::Gpu(int index) {
 }
 
 Gpu::~Gpu() {
-    if (zeroes_ == nullptr) return;
-    const Current current(*this);
-    if (current) api()->stream_destroy(zeroes_);
+    if (zeroes_ != nullptr) {
+        const Current current(*this);
+        if (current) api()->stream_destroy(zeroes_);
+    }
+    delete lost_.load();
 }
 
 std::string Gpu::context(ContextHandle *context) {

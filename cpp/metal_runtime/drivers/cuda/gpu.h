@@ -45,7 +45,7 @@ class Gpu {
     std::mutex mutex_;
     ContextHandle context_ = nullptr;
     StreamHandle zeroes_ = nullptr;  // the null stream would wait for what others do, and they for it
-    std::atomic<const std::string *> lost_ = nullptr;  // set once, never freed
+    std::atomic<const std::string *> lost_ = nullptr;  // set once
 };
 
 // Makes the device's primary context the calling thread's, for a scope; whoever else uses CUDA in this
