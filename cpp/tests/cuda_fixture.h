@@ -18,6 +18,7 @@
 #include "fake_driver.h"
 #include "metal_runtime/drivers/cpu/images.h"
 #include "metal_runtime/drivers/cuda/cuda_driver.h"
+#include "metal_runtime/drivers/cuda/cuda_memory.h"
 #include "route_types.h"
 
 namespace qwisp::test {
