@@ -1,10 +1,12 @@
 #include "metal_runtime/device/command_buffer.h"
 
+#include <algorithm>
 #include <cfenv>
 #include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "metal_runtime/device/encoder.h"
 #include "metal_runtime/device/streams.h"
@@ -162,7 +164,9 @@ void CommandBufferState::commit(MTL::CommandBuffer *self) {
     }
     status_ = MTL::CommandBufferStatusCommitted;
     if (!place_) place_ = runner_->enqueue();
-    const std::string failure = runner_->commit(place_, self, is_plain());
+    const bool startable = storage_->segments.size() == 1;
+    const std::string failure = runner_->commit(place_, self, is_plain(), startable);
+    if (failure.empty()) runner_->start_ready(lock);
     lock.unlock();
     if (!failure.empty()) finish(self, MTL::CommandBufferErrorInternal, failure);
 }
@@ -244,7 +248,13 @@ std::string CommandBufferState::run_commands(const std::vector<Command> &command
     const DefaultFloats floats;
     double seconds = -1;
     try {
-        std::string fault = core_->driver->run_timed(commands, &seconds);
+        std::string fault;
+        if (Line *const line = runner_->line()) {
+            if (!flight_) flight_ = line->start(commands);
+            fault = std::exchange(flight_, nullptr)->finish(&seconds);
+        } else {
+            fault = core_->driver->run_timed(commands, &seconds);
+        }
         if (seconds >= 0) device_seconds_ += seconds;
         return fault;
     } catch (const std::exception &error) {
@@ -252,11 +262,27 @@ std::string CommandBufferState::run_commands(const std::vector<Command> &command
     }
 }
 
+void CommandBufferState::start() noexcept {
+    kernel_start = now();
+    const auto &commands = storage_->segments[0].commands;
+    try {
+        if (!commands.empty() && released_too_early().empty()) flight_ = runner_->line()->start(commands);
+    } catch (const std::exception &) {
+        start_failed_ = true;  // those behind it may start, so it cannot start later
+    }
+    kernel_end = now();
+    started_ = true;
+}
+
 // After a fault the rest is skipped, but signalled: nobody may wait for ever.
 std::string CommandBufferState::execute() {
     std::string fault = released_too_early();
+    if (fault.empty() && start_failed_) fault = "the driver failed to start it: out of memory";
     for (const Segment &segment : storage_->segments) {
-        if (fault.empty()) fault = run_commands(segment.commands);
+        if (fault.empty() || flight_) {  // what has started must end, whatever is known of it
+            const std::string ended = run_commands(segment.commands);
+            if (fault.empty()) fault = ended;
+        }
         if (!segment.event) continue;
         if (segment.signals) {
             segment.event->set(segment.value);
@@ -268,7 +294,7 @@ std::string CommandBufferState::execute() {
 }
 
 void CommandBufferState::run(MTL::CommandBuffer *self) noexcept {
-    kernel_start = now();
+    if (!started_) kernel_start = now();
     status_ = MTL::CommandBufferStatusScheduled;
     for (const Block &handler : scheduled_handlers_) handler(self);
     {
@@ -276,10 +302,15 @@ void CommandBufferState::run(MTL::CommandBuffer *self) noexcept {
         scheduled_ = true;
         runner_->flags_changed();
     }
-    kernel_end = gpu_start = now();
+    if (started_) {
+        gpu_start = std::max(kernel_start, runner_->device_free);  // when those in front of it had ended
+    } else {
+        kernel_end = gpu_start = now();
+    }
     const std::string fault = execute();
     // The device's own clock, where it has one and the command buffer waits for nothing in between.
     gpu_end = device_seconds_ > 0 && storage_->segments.size() == 1 ? gpu_start + device_seconds_ : now();
+    runner_->device_free = gpu_end;
     finish(self, MTL::CommandBufferErrorPageFault, fault);
 }
 

@@ -43,6 +43,7 @@ class CommandBufferState {
     void enqueue();
     void commit(MTL::CommandBuffer *self);
     void commit_on_stream(Streams &streams, uint64_t stream);  // past the queue
+    void start() noexcept;                                     // by the queue, early; before run()
     void wait(bool completed);                                 // or scheduled
     void run(MTL::CommandBuffer *self) noexcept;               // by the queue
     void lose_in_fork();
@@ -98,7 +99,9 @@ class CommandBufferState {
     bool scheduled_ = false, done_ = false;  // guarded by the queue
     std::atomic<MTL::CommandBufferStatus> status_ = MTL::CommandBufferStatusNotEnqueued;
     MTL::CommandBufferError error_code_ = MTL::CommandBufferErrorNone;
-    double device_seconds_ = 0;  // as the device itself counts them
+    double device_seconds_ = 0;       // as the device itself counts them
+    std::unique_ptr<Flight> flight_;  // of the only segment, once started
+    bool started_ = false, start_failed_ = false;
     std::string fault_;
 };
 

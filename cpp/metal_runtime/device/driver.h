@@ -122,6 +122,22 @@ struct Limits {
 };
 
 class Streams;  // streams.h
+// Commands on their way to the device or through it.
+class Flight {
+  public:
+    virtual ~Flight() = default;
+    // Waits for their end and returns an empty string or the fault's message; `seconds` as for run_timed().
+    // Once.
+    virtual std::string finish(double *seconds) = 0;
+};
+// What is started on a line runs in the order of the calls, each after the end of the one before.
+class Line {
+  public:
+    virtual ~Line() = default;
+    // By one thread at a time, also while others wait in finish(). The commands, what they name and the line
+    // outlive the flight. What throws has started nothing.
+    virtual std::unique_ptr<Flight> start(const std::vector<Command> &commands) = 0;
+};
 
 // All calls may come from several threads at once. Queues run their command buffers on threads of their own,
 // which may still be running while the process exits: a driver must not depend on anything that exit
@@ -144,6 +160,10 @@ class Driver {
     // The same. A driver that has a clock of the device's own puts the time that the commands took into
     // `seconds`, and leaves it alone otherwise.
     virtual std::string run_timed(const std::vector<Command> &commands, double *) { return run(commands); }
+
+    // For a device that works while the host does something else: a queue starts its command buffers on a
+    // line of its own, before those in front have ended. Null: run_timed() it is.
+    virtual std::unique_ptr<Line> open_line() { return nullptr; }
 
     // Order of threads and threadgroups: shuffled by this seed, or the natural one. Drivers may ignore it.
     virtual std::optional<uint64_t> shuffle_seed() const { return std::nullopt; }

@@ -43,7 +43,8 @@ void Queue::take_slot() {
 
 std::shared_ptr<Queue::Place> Queue::enqueue() { return places_.emplace_back(std::make_shared<Place>()); }
 
-std::string Queue::commit(const std::shared_ptr<Place> &place, MTL::CommandBuffer *buffer, bool plain) {
+std::string Queue::commit(const std::shared_ptr<Place> &place, MTL::CommandBuffer *buffer, bool plain,
+                          bool startable) {
     ++committed_;
     try {
         if (!has_thread_) start_thread();
@@ -53,8 +54,10 @@ std::string Queue::commit(const std::shared_ptr<Place> &place, MTL::CommandBuffe
     }
     place->buffer = NS::RetainPtr(buffer);
     place->plain = plain;
+    place->startable = startable;
     naps_ = 0;
-    const bool several = committed_ > 1 && !running_;  // more than the one that may be waited for next
+    // More than the one that may be waited for next, and not on the device anyway.
+    const bool several = committed_ > 1 && !running_ && !(line_ && startable);
     if (!plain || !waited_for_ || !napping_ || several) arrivals_.notify_one();
     changes_.notify_all();
     return {};
@@ -93,10 +96,39 @@ void Queue::start_thread() {
 Queue::Place *Queue::next() {
     if (running_) return nullptr;
     while (!places_.empty() && places_.front()->abandoned) places_.pop_front();
-    return !places_.empty() && places_.front()->buffer ? places_.front().get() : nullptr;
+    if (places_.empty() || !places_.front()->buffer || places_.front()->start == Place::starting)
+        return nullptr;
+    return places_.front().get();
+}
+
+// All in front of it were started and have not been run, or are being run, or have ended.
+std::shared_ptr<Queue::Place> Queue::next_to_start() const {
+    if (!line_ || starting_ || (running_ && !running_early_)) return nullptr;
+    for (const auto &place : places_) {
+        if (place->abandoned || place->start == Place::started) continue;
+        return place->buffer && place->startable ? place : nullptr;
+    }
+    return nullptr;
+}
+
+void Queue::start_ready(std::unique_lock<std::mutex> &lock) {
+    while (const std::shared_ptr<Place> place = next_to_start()) {
+        place->start = Place::starting;  // keeps it, and the buffer, where they are
+        starting_ = true;
+        lock.unlock();
+        objc::payload<CommandBufferState>(place->buffer.get()).start();
+        lock.lock();
+        starting_ = false;
+        place->start = Place::started;
+        const Place *const first = next();
+        if (first == place.get() && !(first->plain && napping_)) arrivals_.notify_one();
+        changes_.notify_all();
+    }
 }
 
 void Queue::run_next(std::unique_lock<std::mutex> &lock) {
+    if (next_to_start()) return start_ready(lock);  // and then the caller looks again
+    running_early_ = places_.front()->start == Place::started;
     NS::SharedPtr<MTL::CommandBuffer> buffer = std::move(places_.front()->buffer);
     places_.pop_front();
     running_ = buffer.get();
@@ -156,7 +188,7 @@ void Queue::rest(std::unique_lock<std::mutex> &lock) {
 void Queue::recover_in_child() {
     new (&arrivals_) std::condition_variable;  // not destroyed first: that waits for threads that are gone
     new (&changes_) std::condition_variable;
-    napping_ = false;
+    napping_ = starting_ = false;
     const auto here = std::this_thread::get_id();
     if (thread_id_.load() != here) {
         has_thread_ = false;
@@ -182,7 +214,8 @@ void Queue::recover_in_child() {
 }
 
 QueueState::QueueState(MTL::Device *device_, size_t limit)
-    : device(NS::RetainPtr(device_)), shared(std::make_shared<Queue>(limit)) {}
+    : device(NS::RetainPtr(device_)),
+      shared(std::make_shared<Queue>(limit, core_of(device_)->driver->open_line())) {}
 
 const objc::PayloadClass<QueueState> &queue_class() {
     static const auto cls =

@@ -1,6 +1,10 @@
 // Command queues: committed command buffers run in order, one at a time. Who waits for one runs it, and those
 // before it, instead of sleeping: waking a thread costs more than many a command buffer. A thread of the
 // queue runs what nobody waits for, and what must not run on the host's threads (Place::plain).
+//
+// With a driver's line, command buffers start on the device as soon as they are committed, in order; to run
+// one then means to wait for its end on the device. One that waits for events (not Place::startable) starts
+// when it is run, and those behind it after its end.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -28,9 +32,11 @@ class Queue final : public ForkListener, public std::enable_shared_from_this<Que
         NS::SharedPtr<MTL::CommandBuffer> buffer;  // once committed
         bool abandoned = false;                    // will never be committed
         bool plain = false;                        // neither handlers nor events: any thread may run it
+        bool startable = false;                    // the line may have it early
+        enum { unstarted, starting, started } start = unstarted;
     };
 
-    explicit Queue(size_t limit) : limit_(limit) {}
+    Queue(size_t limit, std::unique_ptr<Line> line) : limit_(limit), line_(std::move(line)) {}
 
     // At most `limit` command buffers exist that have neither completed nor been released: take_slot() waits.
     void take_slot();
@@ -39,7 +45,9 @@ class Queue final : public ForkListener, public std::enable_shared_from_this<Que
     // With the lock held, which also guards the flags:
     std::shared_ptr<Place> enqueue();
     // Empty: it runs in its turn. Otherwise why there is no thread; the caller brings it to its end.
-    std::string commit(const std::shared_ptr<Place> &place, MTL::CommandBuffer *buffer, bool plain);
+    std::string commit(const std::shared_ptr<Place> &place, MTL::CommandBuffer *buffer, bool plain,
+                       bool startable);
+    void start_ready(std::unique_lock<std::mutex> &lock);  // unlocks meanwhile
     void complete(MTL::CommandBuffer *buffer);          // the other end of commit(); after the flags were set
     void give_up(const std::shared_ptr<Place> &place);  // will never be committed; `place` may be null
     void flags_changed() { changes_.notify_all(); }
@@ -61,22 +69,28 @@ class Queue final : public ForkListener, public std::enable_shared_from_this<Que
     // How long a full queue may stay full while nothing is committed, before commandBuffer() throws.
     std::chrono::milliseconds stall_limit = std::chrono::seconds(10);
     Label label;
-    SpareStorage spare;  // with the lock held
+    Line *line() const { return line_.get(); }  // null: the driver has none
+    double device_free = 0;                     // host clock; for what runs
+    SpareStorage spare;                         // with the lock held
 
   private:
     void work();
     void rest(std::unique_lock<std::mutex> &lock);
     void start_thread();
     Place *next();                                      // null: nothing can run now
+    std::shared_ptr<Place> next_to_start() const;       // null: nothing can start now
     void run_next(std::unique_lock<std::mutex> &lock);  // what next() gave
     void await_change(std::unique_lock<std::mutex> &lock);
 
     const size_t limit_;
+    const std::unique_ptr<Line> line_;
     std::mutex mutex_;
     std::condition_variable arrivals_;  // for the thread: next() may have something
     std::condition_variable changes_;   // for everybody else: a flag was raised or a slot given
     std::deque<std::shared_ptr<Place>> places_;
     MTL::CommandBuffer *running_ = nullptr;
+    bool running_early_ = false;                // it was started before it was run
+    bool starting_ = false;                     // a thread is in start_ready()
     std::atomic<std::thread::id> runner_ = {};  // the thread that runs it
     bool waited_for_ = false;                   // the last plain one was run by a thread that waited
     bool napping_ = false;

@@ -30,7 +30,7 @@ enum DeviceAttribute : int {
 enum FunctionAttribute : int { kFunctionMaxThreads = 0, kFunctionSharedMemory = 1 };
 enum HostFlags : unsigned { kHostPortable = 1, kHostMapped = 2 };
 inline constexpr unsigned kStreamNonBlocking = 1, kEventDefault = 0, kEventNoTiming = 2;
-inline constexpr int kCaptureRelaxed = 2;  // of a capture mode
+inline constexpr int kCaptureRelaxed = 2;  // of captures, and of threads
 inline constexpr int kCaptureNone = 0;     // of a stream's capture status
 
 struct LaunchAttribute {
@@ -70,6 +70,7 @@ struct Api {
     Result (*retain_context)(ContextHandle *, DeviceId);
     Result (*push_context)(ContextHandle);
     Result (*pop_context)(ContextHandle *);
+    Result (*exchange_capture_mode)(int *);
     Result (*allocate)(DevicePointer *, size_t);
     Result (*free)(DevicePointer);
     Result (*host_allocate)(void **, size_t, unsigned);
@@ -80,23 +81,24 @@ struct Api {
     Result (*fill)(DevicePointer, unsigned char, size_t, StreamHandle);
     Result (*copy)(DevicePointer, DevicePointer, size_t, StreamHandle);
     Result (*load_module)(ModuleHandle *, const void *);
+    Result (*unload_module)(ModuleHandle);
     Result (*get_function)(FunctionHandle *, ModuleHandle, const char *);
     Result (*function_attribute)(int *, int, FunctionHandle);
     Result (*launch)(const LaunchConfig *, FunctionHandle, void **, void **);
     Result (*stream_create)(StreamHandle *, unsigned);
+    Result (*stream_destroy)(StreamHandle);
     Result (*stream_wait)(StreamHandle);
     Result (*stream_id)(StreamHandle, unsigned long long *);
     Result (*stream_capturing)(StreamHandle, int *);
     Result (*stream_await)(StreamHandle, EventHandle, unsigned);
     Result (*context_wait)();
     Result (*event_create)(EventHandle *, unsigned);
+    Result (*event_destroy)(EventHandle);
     Result (*event_record)(EventHandle, StreamHandle);
     Result (*event_query)(EventHandle);
     Result (*event_wait)(EventHandle);
-    Result (*event_destroy)(EventHandle);
     Result (*event_elapsed)(float *, EventHandle, EventHandle);
     Result (*begin_capture)(StreamHandle, int);
-    Result (*exchange_capture_mode)(int *);
     Result (*end_capture)(StreamHandle, GraphHandle *);
     Result (*graph_instantiate)(GraphExecHandle *, GraphHandle, unsigned long long);
     Result (*graph_update)(GraphExecHandle, GraphHandle, GraphUpdateResult *);

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 
 #include "metal_runtime/drivers/cpu/sha256.h"
 
@@ -31,7 +31,9 @@ void set_cubin_folder(std::string path) { folder() = std::move(path); }
 std::string stored_cubin(const std::string &key) {
     if (folder().empty()) return {};
     std::ifstream file(path_of(key), std::ios::binary);
-    const std::string all{std::istreambuf_iterator<char>(file), {}};
+    std::ostringstream read;
+    read << file.rdbuf();  // catches what reading throws, of a folder for one
+    const std::string all = std::move(read).str();
     if (all.size() <= kHashLength) return {};
     std::string code = all.substr(kHashLength);
     return sha256_hex(code) == all.substr(0, kHashLength) ? code : std::string();
@@ -44,7 +46,7 @@ void store_cubin(const std::string &key, const std::string &code) {
     fs::create_directories(folder(), error);
     const fs::path path = path_of(key);
     fs::path temporary = path;
-    temporary += "." + std::to_string(getpid()) + "." + std::to_string(counter++);
+    temporary += '.' + std::to_string(getpid()) + '.' + std::to_string(counter++);
     {
         std::ofstream file(temporary, std::ios::binary);
         file << sha256_hex(code) << code;

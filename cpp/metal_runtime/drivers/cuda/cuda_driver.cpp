@@ -12,7 +12,13 @@ namespace qwisp::metal {
 namespace {
 
 constexpr const char *kContractMacro = "QWISP_CONTRACT_COMPILER";
-constexpr int kDependentArch = 90;
+constexpr int kDependentArch = 90, kDependentDriver = 12030;  // CUDA 12.3 captures such launches in graphs
+
+bool takes_dependent(const cuda::Gpu &gpu) {
+    int version = 0;
+    return gpu.arch() >= kDependentArch && cuda::api()->driver_version(&version) == cuda::kSuccess &&
+           version >= kDependentDriver;
+}
 
 constexpr std::array<std::pair<Launching, std::string_view>, 3> kLaunchings = {{
     {Launching::dependent, "dependent"},
@@ -32,10 +38,15 @@ std::vector<std::pair<std::string, std::string>> signatures_of(std::string_view 
 CudaDriver::CudaDriver(std::shared_ptr<cuda::Gpu> gpu)
     : gpu_(std::move(gpu)),
       store_(std::make_shared<CodeStore>(gpu_)),
-      launching_(gpu_->arch() >= kDependentArch ? Launching::dependent : Launching::graph) {}
+      launching_(std::make_shared<std::atomic<Launching>>(takes_dependent(*gpu_) ? Launching::dependent
+                                                                                 : Launching::graph)) {}
 
 Limits CudaDriver::limits() const {
-    Limits limits{size_t(gpu_->max_threads()), size_t(gpu_->shared_memory()), gpu_->memory(), 32, false,
+    Limits limits{size_t(gpu_->max_threads()),
+                  size_t(gpu_->shared_memory()),
+                  gpu_->memory(),
+                  32,
+                  false,
                   gpu_->memory()};
     limits.unified_memory = false;
     return limits;
@@ -57,10 +68,13 @@ std::unique_ptr<Module> CudaDriver::compile(std::string_view text,
         return nullptr;
     }
     bool contracted = false;
-    std::vector<std::string> options = {
-        "--gpu-architecture=sm_" + std::to_string(gpu_->arch()), "--std=c++20",
-        "--device-as-default-execution-space", "--diag-suppress=161,177", "--ftz=false", "--prec-div=true",
-        "--prec-sqrt=true"};
+    std::vector<std::string> options = {"--gpu-architecture=sm_" + std::to_string(gpu_->arch()),
+                                        "--std=c++20",
+                                        "--device-as-default-execution-space",
+                                        "--diag-suppress=161,177",
+                                        "--ftz=false",
+                                        "--prec-div=true",
+                                        "--prec-sqrt=true"};
     for (const auto &[name, value] : macros) {
         contracted = contracted || (name == kContractMacro && value == "1");
         options.push_back("-D" + name + "=" + value);
@@ -80,29 +94,11 @@ std::unique_ptr<Module> CudaDriver::compile(std::string_view text,
 
 std::string CudaDriver::run(const std::vector<Command> &commands) {
     double seconds = 0;
-    return run_timed(commands, &seconds);
-}
-
-std::string CudaDriver::run_timed(const std::vector<Command> &commands, double *seconds) {
-    const cuda::Current current(*gpu_);
-    if (!current) return gpu_->why_not_current();
-    std::unique_ptr<CudaLane> lane;
-    {
-        const std::lock_guard lock(mutex_);
-        if (!spare_.empty()) {
-            lane = std::move(spare_.back());
-            spare_.pop_back();
-        }
-    }
-    if (!lane) lane = std::make_unique<CudaLane>(gpu_);
-    std::string error = lane->run(commands, launching_, seconds);
-    const std::lock_guard lock(mutex_);
-    spare_.push_back(std::move(lane));
-    return error;
+    return open_line()->start(commands)->finish(&seconds);
 }
 
 std::string_view CudaDriver::kernels() const {
-    const auto is_it = [this](const auto &each) { return each.first == launching_; };
+    const auto is_it = [this](const auto &each) { return each.first == *launching_; };
     return std::find_if(kLaunchings.begin(), kLaunchings.end(), is_it)->second;
 }
 
@@ -110,7 +106,7 @@ bool CudaDriver::set_kernels(std::string_view name) {
     for (const std::string_view known : kernel_names()) {
         if (known != name) continue;
         const auto is_it = [name](const auto &each) { return each.second == name; };
-        launching_ = std::find_if(kLaunchings.begin(), kLaunchings.end(), is_it)->first;
+        *launching_ = std::find_if(kLaunchings.begin(), kLaunchings.end(), is_it)->first;
         return true;
     }
     return false;
@@ -119,7 +115,7 @@ bool CudaDriver::set_kernels(std::string_view name) {
 std::vector<std::string_view> CudaDriver::kernel_names() const {
     std::vector<std::string_view> names;
     for (const auto &[launching, name] : kLaunchings) {
-        if (launching != Launching::dependent || gpu_->arch() >= kDependentArch) names.push_back(name);
+        if (launching != Launching::dependent || takes_dependent(*gpu_)) names.push_back(name);
     }
     return names;
 }

@@ -1,7 +1,7 @@
 // The driver for NVIDIA GPUs: the shader text compiled by NVRTC, run through the CUDA driver's interface.
 #pragma once
+#include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -26,7 +26,7 @@ class CudaDriver final : public Driver {
     std::unique_ptr<Module> compile(std::string_view text, const std::map<std::string, std::string> &macros,
                                     std::string *error) override;
     std::string run(const std::vector<Command> &commands) override;
-    std::string run_timed(const std::vector<Command> &commands, double *seconds) override;
+    std::unique_ptr<Line> open_line() override { return std::make_unique<CudaLane>(gpu_, launching_); }
 
     std::string_view kernels() const override;
     bool set_kernels(std::string_view name) override;
@@ -37,10 +37,9 @@ class CudaDriver final : public Driver {
   private:
     const std::shared_ptr<cuda::Gpu> gpu_;
     const std::shared_ptr<CodeStore> store_;
-    std::atomic<Launching> launching_;
-    std::mutex mutex_;
-    std::vector<std::unique_ptr<CudaLane>> spare_;
-    CudaStreams streams_{gpu_, launching_};
+    const std::shared_ptr<std::atomic<Launching>>
+        launching_;  // shared with the lanes, which may outlive this
+    CudaStreams streams_{gpu_, *launching_};
 };
 
 // The first NVIDIA GPU, or null and why there is none that can be used.

@@ -12,28 +12,62 @@ namespace {
 using cuda::api;
 using cuda::kSuccess;
 
-constexpr size_t kMostNodes = size_t{1} << 17;  // of all graphs that are kept
-constexpr size_t kLong = 16;    // commands: from here on a graph is made at once, below it at the second sight
+constexpr size_t kLong = 16;  // commands: from here on a graph is made at once, below it at the second sight
 constexpr size_t kSeen = 64;
+constexpr Size3 kMostGroups = {0x7fffffff, 0xffff, 0xffff};
 
 CudaMemory &memory_of(Memory *memory) { return *static_cast<CudaMemory *>(memory); }
 const CudaKernel &kernel_of(const Dispatch &dispatch) {
     return *static_cast<const CudaKernel *>(dispatch.kernel);
 }
 
-// Which dispatches may start before the one before them has ended. What such a kernel reads early must not have
-// been written since the last kernel that waited for everything: the kernel before it has waited for its own
-// predecessors only once it runs past its own wait.
+// Ranges of addresses. Two buffers may show the same memory (wrapped memory does), so they are no identity.
+class Ranges {
+  public:
+    bool touch(uint64_t first, uint64_t end) const {
+        const auto after = std::lower_bound(all_.begin(), all_.end(), end, starts_before);
+        return after != all_.begin() && std::prev(after)->end > first;
+    }
+    void add(uint64_t first, uint64_t end) {
+        auto from = std::lower_bound(all_.begin(), all_.end(), first, starts_before);
+        if (from != all_.begin() && std::prev(from)->end >= first) --from;
+        auto to = from;
+        for (; to != all_.end() && to->first <= end; ++to) {
+            first = std::min(first, to->first);
+            end = std::max(end, to->end);
+        }
+        if (from == to) {
+            all_.insert(from, {first, end});
+        } else {
+            *from = {first, end};
+            all_.erase(from + 1, to);
+        }
+    }
+    void clear() { all_.clear(); }
+
+  private:
+    struct Range {
+        uint64_t first, end;
+    };
+    static bool starts_before(const Range &range, uint64_t address) { return range.first < address; }
+
+    std::vector<Range> all_;  // in order, apart from each other
+};
+
+// Which dispatches may start before the one before them has ended. What such a kernel reads early must not
+// have been written since the last kernel that waited for everything: the kernel before it has waited for its
+// own predecessors only once it runs past its own wait.
 class Overlap {
   public:
     explicit Overlap(Launching launching) : on_(launching == Launching::dependent) {}
 
     bool dispatch(const Dispatch &dispatch) {
+        if (!on_) return false;
         const CudaKernel &kernel = kernel_of(dispatch);
-        const bool overlaps = on_ && behind_kernel_ && kernel.overlaps() && !reads_written(dispatch);
+        const bool overlaps = behind_kernel_ && kernel.overlaps() && !reads_written(dispatch);
         if (!overlaps) written_.clear();
         behind_kernel_ = true;
-        if (on_) note_writes(dispatch);
+        note_writes(dispatch);
         return overlaps;
     }
     void other() {
@@ -42,30 +76,33 @@ class Overlap {
     }
 
   private:
-    bool reads_written(const Dispatch &dispatch) const {
-        const CudaKernel &kernel = kernel_of(dispatch);
-        const auto &arguments = kernel.info().arguments;
+    template <class F>
+    static bool any_argument(const Dispatch &dispatch, F is_it) {
+        const auto &arguments = kernel_of(dispatch).info().arguments;
         for (size_t i = 0; i < arguments.size(); ++i) {
-            if (!kernel.is_early(i) || arguments[i].index >= dispatch.bindings.size()) continue;
-            const Memory *const memory = dispatch.bindings[arguments[i].index].memory;
-            if (memory && std::find(written_.begin(), written_.end(), memory) != written_.end()) return true;
+            if (arguments[i].index >= dispatch.bindings.size()) continue;
+            const Binding &binding = dispatch.bindings[arguments[i].index];
+            if (!binding.memory) continue;
+            const uint64_t first = memory_of(binding.memory).address() + binding.offset;
+            if (is_it(i, arguments[i], first, first + binding.length)) return true;
         }
         return false;
     }
+    bool reads_written(const Dispatch &dispatch) const {
+        return any_argument(dispatch, [&](size_t i, const Argument &, uint64_t first, uint64_t end) {
+            return kernel_of(dispatch).is_early(i) && written_.touch(first, end);
+        });
+    }
     void note_writes(const Dispatch &dispatch) {
-        for (const Argument &argument : kernel_of(dispatch).info().arguments) {
-            if (!argument.writes || argument.index >= dispatch.bindings.size()) continue;
-            const Memory *const memory = dispatch.bindings[argument.index].memory;
-            if (memory && (written_.empty() || written_.back() != memory)) written_.push_back(memory);
-        }
-        // Longer than any search is worth: the next kernel waits.
-        if (written_.size() > kMostWritten) behind_kernel_ = false;
+        any_argument(dispatch, [&](size_t, const Argument &argument, uint64_t first, uint64_t end) {
+            if (argument.writes) written_.add(first, end);
+            return false;
+        });
     }
 
-    static constexpr size_t kMostWritten = 1 << 13;
     const bool on_;
     bool behind_kernel_ = false;
-    std::vector<const Memory *> written_;
+    Ranges written_;
 };
 
 // The parameters of one kernel, in the order of its signature.
@@ -84,8 +121,8 @@ class Parameters {
                 return "kernel " + dispatch.kernel->info().name + ": argument '" + argument.name +
                        "' needs setBytes on this device, but a buffer or nothing is bound";
             }
-            pointers_[i] = const_cast<std::byte *>(static_cast<const std::byte *>(binding.bytes)) +
-                           binding.offset;
+            pointers_[i] =
+                const_cast<std::byte *>(static_cast<const std::byte *>(binding.bytes)) + binding.offset;
         }
         return {};
     }
@@ -105,6 +142,11 @@ std::string enqueue(cuda::Gpu &gpu, const Dispatch &dispatch, bool overlaps, cud
     attribute.value.programmatic = 1;
     cuda::LaunchConfig config = {};
     for (size_t i = 0; i < 3; ++i) {
+        if (dispatch.groups[i] > kMostGroups[i]) {
+            return "kernel " + dispatch.kernel->info().name + ": " + std::to_string(dispatch.groups[i]) +
+                   " threadgroups in dimension " + std::to_string(i) + ", but this device takes at most " +
+                   std::to_string(kMostGroups[i]);
+        }
         config.grid[i] = unsigned(dispatch.groups[i]);
         config.block[i] = unsigned(dispatch.threads[i]);
     }
@@ -133,6 +175,11 @@ std::string enqueue(cuda::Gpu &gpu, const Fill &fill, cuda::StreamHandle stream)
     return gpu.check("a fill", api()->fill(to.address() + fill.offset, fill.value, fill.length, stream));
 }
 
+void mix(uint64_t &hash, uint64_t word) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15;
+    hash ^= hash >> 29;
+}
+
 class KeyWriter {
   public:
     KeyWriter(Flat &flat, Launching launching) : flat_(flat), overlap_(launching) {
@@ -144,6 +191,7 @@ class KeyWriter {
         flat_.key.push_back(reinterpret_cast<uintptr_t>(kernel.function()) * 2 + overlap_.dispatch(dispatch));
         flat_.key.insert(flat_.key.end(), dispatch.groups.begin(), dispatch.groups.end());
         flat_.key.insert(flat_.key.end(), dispatch.threads.begin(), dispatch.threads.end());
+        shape(flat_.key.size() - 7);
         for (const Argument &argument : kernel.info().arguments) {
             const Binding binding =
                 argument.index < dispatch.bindings.size() ? dispatch.bindings[argument.index] : Binding{};
@@ -155,25 +203,37 @@ class KeyWriter {
                     flat_.key.push_back(word);
                 }
             } else {
-                flat_.key.push_back(binding.memory ? memory_of(binding.memory).address() + binding.offset : 0);
+                flat_.key.push_back(binding.memory ? memory_of(binding.memory).address() + binding.offset
+                                                   : 0);
             }
         }
         return {};
     }
     std::string operator()(const Copy &copy) {
         overlap_.other();
-        flat_.key.insert(flat_.key.end(), {1, memory_of(copy.from).address() + copy.from_offset,
+        flat_.key.push_back(kCopy);
+        shape(flat_.key.size() - 1);
+        flat_.key.insert(flat_.key.end(), {memory_of(copy.from).address() + copy.from_offset,
                                            memory_of(copy.to).address() + copy.to_offset, copy.length});
         return {};
     }
     std::string operator()(const Fill &fill) {
         overlap_.other();
+        flat_.key.push_back(kFill);
+        shape(flat_.key.size() - 1);
         flat_.key.insert(flat_.key.end(),
-                         {2, memory_of(fill.to).address() + fill.offset, fill.length, fill.value});
+                         {memory_of(fill.to).address() + fill.offset, fill.length, fill.value});
         return {};
     }
 
   private:
+    enum Kind : uint64_t { kCopy = 1, kFill };  // no kernel has such an address
+
+    // What the key has from here on says what the nodes are; the rest, what they work on.
+    void shape(size_t from) {
+        for (; from < flat_.key.size(); ++from) mix(flat_.structure, flat_.key[from]);
+    }
+
     Flat &flat_;
     Overlap overlap_;
 };
@@ -188,11 +248,7 @@ std::string flatten(const std::vector<Command> &commands, Launching launching, F
         if (!error.empty()) return error;
     }
     flat.nodes = commands.size();
-    flat.hash = 0xcbf29ce484222325;
-    for (const uint64_t word : flat.key) {
-        flat.hash = (flat.hash ^ word) * 0x9e3779b97f4a7c15;
-        flat.hash ^= flat.hash >> 29;
-    }
+    for (const uint64_t word : flat.key) mix(flat.hash, word);
     return {};
 }
 
@@ -216,91 +272,123 @@ std::string CudaLane::submit(cuda::Gpu &gpu, const std::vector<Command> &command
     return {};
 }
 
-std::string CudaLane::open() {
-    if (stream_) return {};
-    std::string error = gpu_->check("making a stream", api()->stream_create(&stream_, cuda::kStreamNonBlocking));
-    if (error.empty()) error = gpu_->check("making an event", api()->event_create(&start_, cuda::kEventDefault));
-    if (error.empty()) error = gpu_->check("making an event", api()->event_create(&end_, cuda::kEventDefault));
+// One command buffer's way through the device.
+class CudaLane::Passage final : public Flight {
+  public:
+    explicit Passage(CudaLane &lane) : lane_(lane) { ++lane_.flying_; }
+    ~Passage() override {
+        --lane_.flying_;
+        const std::lock_guard lock(lane_.mutex_);
+        if (events_.start && events_.end) lane_.spare_.push_back(events_);
+    }
+
+    void begin(const std::vector<Command> &commands) {
+        const cuda::Current current(*lane_.gpu_);
+        error_ = current.error();
+        if (error_.empty()) error_ = lane_.open(events_);
+        if (!error_.empty()) return;
+        started_ = true;
+        then("recording an event", api()->event_record(events_.start, lane_.stream_));
+        if (error_.empty()) error_ = lane_.launch(commands);
+        // Also after an error: what was launched before it may still run.
+        then("recording an event", api()->event_record(events_.end, lane_.stream_));
+    }
+    void fail(std::string error) { error_ = std::move(error); }
+
+    std::string finish(double *seconds) override {
+        if (!started_) return error_;
+        const cuda::Current current(*lane_.gpu_);
+        const bool was_well = error_.empty();
+        if (!current) return was_well ? current.error() : error_;
+        if (was_well) then("running the commands", api()->event_wait(events_.end));
+        // A fault is all that CUDA tells: not of which command buffer, if several were on their way.
+        if (const int others = lane_.flying_ - 1; was_well && !error_.empty() && others > 0)
+            error_ +=
+                " (here, or in one of the " + std::to_string(others) + " command buffers behind this one)";
+        // All that the stream has, if there is no telling when this had ended.
+        if (!error_.empty()) lane_.gpu_->check("running the commands", api()->stream_wait(lane_.stream_));
+        float milliseconds = 0;
+        if (error_.empty() && api()->event_elapsed(&milliseconds, events_.start, events_.end) == kSuccess)
+            *seconds = double(milliseconds) * 1e-3;
+        return error_;
+    }
+
+  private:
+    void then(const char *call, cuda::Result result) {
+        std::string error = lane_.gpu_->check(call, result);
+        if (error_.empty()) error_ = std::move(error);
+    }
+
+    CudaLane &lane_;
+    Events events_;
+    bool started_ = false;
+    std::string error_;
+};
+
+CudaLane::CudaLane(std::shared_ptr<cuda::Gpu> gpu, std::shared_ptr<const std::atomic<Launching>> launching)
+    : gpu_(std::move(gpu)), launching_(std::move(launching)), graphs_(gpu_) {}
+
+CudaLane::~CudaLane() {
+    if (stream_ == nullptr) return;
+    const cuda::Current current(*gpu_);
+    if (!current) return;  // lost: all went with the context
+    graphs_.clear();
+    for (const Events &each : spare_) {
+        api()->event_destroy(each.start);
+        api()->event_destroy(each.end);
+    }
+    api()->stream_destroy(stream_);
+}
+
+std::unique_ptr<Flight> CudaLane::start(const std::vector<Command> &commands) {
+    auto passage = std::make_unique<Passage>(*this);
+    try {
+        passage->begin(commands);
+    } catch (const std::exception &error) {  // not on to the caller: some commands may be running
+        passage->fail(std::string("the driver failed: ") + error.what());
+    }
+    return passage;
+}
+
+std::string CudaLane::open(Events &events) {
+    std::string error;
+    if (!stream_)
+        error = gpu_->check("making a stream", api()->stream_create(&stream_, cuda::kStreamNonBlocking));
+    if (!error.empty()) return error;
+    {
+        const std::lock_guard lock(mutex_);
+        if (!spare_.empty()) {
+            events = spare_.back();
+            spare_.pop_back();
+            return {};
+        }
+    }
+    error = gpu_->check("making an event", api()->event_create(&events.start, cuda::kEventDefault));
+    if (error.empty())
+        error = gpu_->check("making an event", api()->event_create(&events.end, cuda::kEventDefault));
+    if (!error.empty() && events.start) api()->event_destroy(events.start);
     return error;
 }
 
-CudaLane::Graphs::iterator CudaLane::find(const Flat &flat) {
-    const auto [first, last] = by_hash_.equal_range(flat.hash);
-    for (auto it = first; it != last; ++it) {
-        if (it->second->flat.key == flat.key) return it->second;
-    }
-    return graphs_.end();
-}
-
-void CudaLane::make_room(size_t nodes) {
-    while (!graphs_.empty() && nodes_ + nodes > kMostNodes) {
-        const auto oldest = std::prev(graphs_.end());
-        const auto [first, last] = by_hash_.equal_range(oldest->flat.hash);
-        by_hash_.erase(std::find_if(first, last, [&](const auto &each) { return each.second == oldest; }));
-        nodes_ -= oldest->flat.nodes;
-        api()->graph_exec_destroy(oldest->exec);
-        graphs_.erase(oldest);
-    }
-}
-
-std::string CudaLane::make_graph(const std::vector<Command> &commands, Launching launching, Flat flat) {
-    make_room(flat.nodes);
-    std::string error = gpu_->check("beginning a capture", api()->begin_capture(stream_, cuda::kCaptureRelaxed));
-    if (!error.empty()) return error;
-    error = submit(*gpu_, commands, launching, stream_);
-    cuda::GraphHandle graph = nullptr;
-    const std::string ended = gpu_->check("ending a capture", api()->end_capture(stream_, &graph));
-    if (error.empty()) error = ended;
-    cuda::GraphExecHandle exec = nullptr;
-    if (error.empty()) {
-        error = gpu_->check("instantiating a graph", api()->graph_instantiate(&exec, graph, 0));
-    }
-    if (graph) api()->graph_destroy(graph);
-    if (!error.empty()) return error;
-    nodes_ += flat.nodes;
-    const uint64_t hash = flat.hash;
-    graphs_.push_front({std::move(flat), exec});
-    by_hash_.emplace(hash, graphs_.begin());
-    return {};
-}
-
-std::string CudaLane::launch(const std::vector<Command> &commands, Launching launching) {
+std::string CudaLane::launch(const std::vector<Command> &commands) {
+    const Launching launching = *launching_;
     if (launching == Launching::stream) return submit(*gpu_, commands, launching, stream_);
     Flat flat;
     std::string error = flatten(commands, launching, flat);
     if (!error.empty()) return error;
-    auto graph = find(flat);
-    if (graph == graphs_.end()) {
+    cuda::GraphExecHandle graph = graphs_.find(flat);
+    if (graph == nullptr) {
         const bool again = std::find(seen_.begin(), seen_.end(), flat.hash) != seen_.end();
         if (commands.size() < kLong && (!again || commands.size() == 1)) {
             seen_.resize(kSeen);
             if (!again) seen_[next_seen_++ % kSeen] = flat.hash;
             return submit(*gpu_, commands, launching, stream_);
         }
-        error = make_graph(commands, launching, std::move(flat));
+        const auto encode = [&] { return submit(*gpu_, commands, launching, stream_); };
+        error = graphs_.make(std::move(flat), stream_, encode, graph);
         if (!error.empty()) return error;
-        graph = graphs_.begin();
     }
-    graphs_.splice(graphs_.begin(), graphs_, graph);
-    return gpu_->check("launching a graph", api()->graph_launch(graph->exec, stream_));
-}
-
-std::string CudaLane::run(const std::vector<Command> &commands, Launching launching, double *seconds) {
-    std::string error = open();
-    if (!error.empty()) return error;
-    const auto then = [&](const char *call, cuda::Result result) {
-        if (error.empty()) error = gpu_->check(call, result);
-    };
-    then("recording an event", api()->event_record(start_, stream_));
-    if (error.empty()) error = launch(commands, launching);
-    then("recording an event", api()->event_record(end_, stream_));
-    // Also after an error: what was launched before it may still run.
-    const std::string ended = gpu_->check("running the commands", api()->stream_wait(stream_));
-    if (error.empty()) error = ended;
-    float milliseconds = 0;
-    if (error.empty() && api()->event_elapsed(&milliseconds, start_, end_) == kSuccess)
-        *seconds = double(milliseconds) * 1e-3;
-    return error;
+    return gpu_->check("launching a graph", api()->graph_launch(graph, stream_));
 }
 
 }  // namespace qwisp::metal

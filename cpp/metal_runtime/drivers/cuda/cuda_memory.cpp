@@ -5,7 +5,8 @@
 namespace qwisp::metal {
 
 using cuda::api;
-using cuda::kSuccess;
+
+constexpr unsigned kHostFlags = cuda::kHostPortable | cuda::kHostMapped;
 
 CudaMemory::CudaMemory(std::shared_ptr<cuda::Gpu> gpu, cuda::DevicePointer address, size_t length)
     : gpu_(std::move(gpu)), address_(address), length_(length) {}
@@ -14,31 +15,31 @@ std::unique_ptr<CudaMemory> CudaMemory::allocate(std::shared_ptr<cuda::Gpu> gpu,
                                                  Storage storage) {
     const cuda::Current current(*gpu);
     if (!current) return nullptr;
-    auto memory = std::make_unique<CudaMemory>(std::move(gpu), 0, length);
+    const auto failed = [&](const char *call, cuda::Result result) {
+        return !gpu->check(call, result).empty();
+    };
+    auto memory = std::make_unique<CudaMemory>(gpu, 0, length);
     if (storage == Storage::private_) {
-        if (api()->allocate(&memory->address_, length) != kSuccess) return nullptr;
+        if (failed("allocating", api()->allocate(&memory->address_, length))) return nullptr;
         memory->origin_ = Origin::device;
-        return memory->gpu_->clear(memory->address_, length) == kSuccess ? std::move(memory) : nullptr;
+        return gpu->zero(memory->address_, length).empty() ? std::move(memory) : nullptr;
     }
-    if (api()->host_allocate(&memory->host_, length, cuda::kHostPortable | cuda::kHostMapped) != kSuccess) {
-        return nullptr;
-    }
+    if (failed("allocating", api()->host_allocate(&memory->host_, length, kHostFlags))) return nullptr;
     memory->origin_ = Origin::host;
     std::memset(memory->host_, 0, length);
-    if (api()->host_pointer(&memory->address_, memory->host_, 0) != kSuccess) return nullptr;
+    if (failed("mapping", api()->host_pointer(&memory->address_, memory->host_, 0))) return nullptr;
     return memory;
 }
 
 std::unique_ptr<CudaMemory> CudaMemory::wrap(std::shared_ptr<cuda::Gpu> gpu, void *contents, size_t length) {
     const cuda::Current current(*gpu);
     if (!current) return nullptr;
-    auto memory = std::make_unique<CudaMemory>(std::move(gpu), 0, length);
-    if (api()->host_register(contents, length, cuda::kHostPortable | cuda::kHostMapped) != kSuccess) {
+    auto memory = std::make_unique<CudaMemory>(gpu, 0, length);
+    if (!gpu->check("registering", api()->host_register(contents, length, kHostFlags)).empty())
         return nullptr;
-    }
     memory->origin_ = Origin::wrapped;
     memory->host_ = contents;
-    if (api()->host_pointer(&memory->address_, contents, 0) != kSuccess) return nullptr;
+    if (!gpu->check("mapping", api()->host_pointer(&memory->address_, contents, 0)).empty()) return nullptr;
     return memory;
 }
 

@@ -12,7 +12,8 @@ namespace qwisp::metal {
 class CudaMemory final : public Memory {
   public:
     // Null when the memory cannot be had. Zero-filled.
-    static std::unique_ptr<CudaMemory> allocate(std::shared_ptr<cuda::Gpu> gpu, size_t length, Storage storage);
+    static std::unique_ptr<CudaMemory> allocate(std::shared_ptr<cuda::Gpu> gpu, size_t length,
+                                                Storage storage);
     static std::unique_ptr<CudaMemory> wrap(std::shared_ptr<cuda::Gpu> gpu, void *contents, size_t length);
     // Somebody else's memory of the device, who keeps it alive.
     CudaMemory(std::shared_ptr<cuda::Gpu> gpu, cuda::DevicePointer address, size_t length);

@@ -1,6 +1,7 @@
 #include "cuda_module.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "cubin_cache.h"
 #include "metal_runtime/drivers/cpu/sha256.h"
@@ -16,7 +17,8 @@ constexpr const char *kHeaderName = "msl_cuda.h";
 std::string value_text(const std::variant<bool, uint32_t, float> &value) {
     if (const bool *flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
     if (const uint32_t *number = std::get_if<uint32_t>(&value)) return std::to_string(*number) + "u";
-    return "float(" + std::to_string(std::get<float>(value)) + ")";
+    const auto bits = std::bit_cast<uint32_t>(std::get<float>(value));  // digits would round it
+    return "__builtin_bit_cast(float, " + std::to_string(bits) + "u)";
 }
 
 std::string joined(const std::vector<std::string> &texts) {
@@ -63,14 +65,17 @@ std::string CodeStore::load(const std::string &cubin, const std::string &kernel,
         step("describing a kernel",
              cuda.function_attribute(&shared, cuda::kFunctionSharedMemory, code.function));
     }
+    if (!error.empty()) cuda.unload_module(module);
     code.max_threads = size_t(threads);
     code.threadgroup_memory = size_t(shared);
     return error;
 }
 
 const CudaCode *CodeStore::find(const Wanted &wanted, std::string *error) {
-    const std::string key = sha256_hex(cuda::nvrtc_version() + '\n' + joined(wanted.options) +
-                                       cuda::msl_text() + wanted.text);
+    const std::string key =
+        sha256_hex(cuda::nvrtc_version() + '\n' + joined(wanted.options) + cuda::msl_text() + wanted.text);
+    if (*error = gpu_->lost(); !error->empty())
+        return nullptr;  // before the lock: a fork may have left it locked
     const std::lock_guard lock(mutex_);
     if (const auto found = codes_.find(key); found != codes_.end()) return &found->second;
     std::string cubin = cuda::stored_cubin(key);
@@ -81,7 +86,7 @@ const CudaCode *CodeStore::find(const Wanted &wanted, std::string *error) {
     }
     const cuda::Current current(*gpu_);
     if (!current) {
-        *error = gpu_->lost();
+        *error = current.error();
         return nullptr;
     }
     CudaCode code;
@@ -109,16 +114,16 @@ std::unique_ptr<Kernel> CudaModule::specialise(std::string_view name, const Cons
         *error = "the library has no function '" + std::string(name) + "'";
         return nullptr;
     }
-    const bool overlaps = arch_ >= kDependentArch &&
-                          kernel->body.find("QWISP_LET_NEXT_START()") != std::string::npos;
+    const bool overlaps =
+        arch_ >= kDependentArch && kernel->body.find("QWISP_LET_NEXT_START()") != std::string::npos;
     std::vector<bool> early;
     for (const Argument &argument : info->arguments) {
-        const bool is_weights = kernel->signature.find(", " + argument.name + ", ") != std::string::npos &&
-                                [&] {
-                                    const size_t at = kernel->signature.find(", " + argument.name + ", ");
-                                    const size_t word = kernel->signature.rfind("QWISP_", at);
-                                    return kernel->signature.compare(word, 14, "QWISP_WEIGHTS(") == 0;
-                                }();
+        const bool is_weights =
+            kernel->signature.find(", " + argument.name + ", ") != std::string::npos && [&] {
+                const size_t at = kernel->signature.find(", " + argument.name + ", ");
+                const size_t word = kernel->signature.rfind("QWISP_", at);
+                return kernel->signature.compare(word, 14, "QWISP_WEIGHTS(") == 0;
+            }();
         early.push_back(is_weights);
     }
 

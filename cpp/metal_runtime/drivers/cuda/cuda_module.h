@@ -47,7 +47,8 @@ class CudaKernel final : public Kernel {
     size_t threadgroup_memory() const override { return code_.threadgroup_memory; }
 
     cuda::FunctionHandle function() const { return code_.function; }
-    // It says itself when it needs what the kernel before it wrote, so it may start before that one has ended.
+    // It says itself when it needs what the kernel before it wrote, so it may start before that one has
+    // ended.
     bool overlaps() const { return overlaps_; }
     // Of a kernel that overlaps: this argument may be read before that point.
     bool is_early(size_t argument) const { return early_[argument]; }

@@ -41,7 +41,7 @@ std::unique_ptr<Memory> CudaStreams::wrap(uint64_t address, size_t length) {
 
 std::string CudaStreams::inspect(Stream stream, StreamState *state) {
     const cuda::Current current(*gpu_);
-    if (!current) return gpu_->why_not_current();
+    if (!current) return current.error();
     unsigned long long id = 0;
     int capturing = cuda::kCaptureNone;
     std::string error = gpu_->check("asking for a stream's id", api()->stream_id(handle(stream), &id));
@@ -54,13 +54,13 @@ std::string CudaStreams::inspect(Stream stream, StreamState *state) {
 
 std::string CudaStreams::submit(const std::vector<Command> &commands, Stream stream) {
     const cuda::Current current(*gpu_);
-    if (!current) return gpu_->why_not_current();
+    if (!current) return current.error();
     return CudaLane::submit(*gpu_, commands, launching_, handle(stream));
 }
 
 std::string CudaStreams::mark(Stream stream, std::unique_ptr<Mark> *mark) {
     const cuda::Current current(*gpu_);
-    if (!current) return gpu_->why_not_current();
+    if (!current) return current.error();
     cuda::EventHandle event = nullptr;
     std::string error = gpu_->check("making an event", api()->event_create(&event, cuda::kEventNoTiming));
     if (!error.empty()) return error;
@@ -72,20 +72,20 @@ std::string CudaStreams::mark(Stream stream, std::unique_ptr<Mark> *mark) {
 
 std::string CudaStreams::wait(Stream stream, Mark &mark) {
     const cuda::Current current(*gpu_);
-    if (!current) return gpu_->why_not_current();
+    if (!current) return current.error();
     return gpu_->check("waiting for an event",
                        api()->stream_await(handle(stream), static_cast<CudaMark &>(mark).event(), 0));
 }
 
 std::string CudaStreams::finish(Stream stream) {
     const cuda::Current current(*gpu_);
-    if (!current) return gpu_->why_not_current();
+    if (!current) return current.error();
     return gpu_->check("waiting for a stream", api()->stream_wait(handle(stream)));
 }
 
 std::string CudaStreams::finish_all() {
     const cuda::Current current(*gpu_);
-    if (!current) return gpu_->why_not_current();
+    if (!current) return current.error();
     return gpu_->check("waiting for the device", api()->context_wait());
 }
 

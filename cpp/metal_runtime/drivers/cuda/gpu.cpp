@@ -13,6 +13,8 @@ bool ends_context(Result result) {
         case 4:    // deinitialised: the process exits
         case 46:   // device unavailable
         case 214:  // uncorrectable ECC
+        case 220:  // uncorrectable NVLink
+        case 226:  // an error contained in this process
         case 700:  // illegal address
         case 702:  // launch timeout
         case 709:  // context destroyed
@@ -23,6 +25,8 @@ bool ends_context(Result result) {
         case 717:  // invalid address space
         case 718:  // invalid program counter
         case 719:  // launch failed
+        case 721:  // tensor memory leak
+        case 911:  // external device
         case 999:  // unknown
             return true;
         default:
@@ -32,7 +36,7 @@ bool ends_context(Result result) {
 
 }  // namespace
 
-Gpu::Gpu(int index) : index_(index) {
+Gpu::Gpu(int index) {
     const Api *const cuda = api();
     if (cuda == nullptr) {
         unusable_ = why_no_api();
@@ -52,7 +56,8 @@ Gpu::Gpu(int index) : index_(index) {
                        cuda->device_name(name, sizeof name - 1, id_) == kSuccess &&
                        cuda->device_memory(&memory_, id_) == kSuccess && read(major, kAttributeMajor) &&
                        read(minor, kAttributeMinor) && read(width, kAttributeWarpSize) &&
-                       read(max_threads_, kAttributeMaxThreads) && read(shared_memory_, kAttributeSharedMemory);
+                       read(max_threads_, kAttributeMaxThreads) &&
+                       read(shared_memory_, kAttributeSharedMemory);
     name_ = name;
     arch_ = 10 * major + minor;
     if (!known) {
@@ -63,20 +68,31 @@ Gpu::Gpu(int index) : index_(index) {
     }
 }
 
-ContextHandle Gpu::context() {
+Gpu::~Gpu() {
+    if (zeroes_ != nullptr) {
+        const Current current(*this);
+        if (current) api()->stream_destroy(zeroes_);
+    }
+    delete lost_.load();
+}
+
+std::string Gpu::context(ContextHandle *context) {
+    if (std::string why = lost(); !why.empty())
+        return why;  // before the lock: a fork may have left it locked
     const std::lock_guard lock(mutex_);
-    if (context_ == nullptr && !lost_.load()) check("making a context", api()->retain_context(&context_, id_));
-    return context_;
+    if (context_ == nullptr) {
+        ContextHandle made = nullptr;
+        std::string error = check("making a context", api()->retain_context(&made, id_));
+        if (!error.empty()) return error;
+        context_ = made;
+    }
+    *context = context_;
+    return {};
 }
 
 std::string Gpu::lost() const {
     const std::string *const why = lost_.load();
     return why == nullptr ? std::string() : *why;
-}
-
-std::string Gpu::why_not_current() const {
-    const std::string why = lost();
-    return why.empty() ? "CUDA gives no context of " + name_ + "; its memory may be full" : why;
 }
 
 void Gpu::lose(const std::string &why) {
@@ -92,28 +108,29 @@ std::string Gpu::check(const char *call, Result result) {
     return text;
 }
 
-void Gpu::after_fork_in_child() {
-    if (context_ != nullptr) lose("CUDA does not survive a fork; start processes afresh ('spawn')");
+std::string Gpu::zero(DevicePointer address, size_t length) {
+    const std::lock_guard lock(mutex_);
+    std::string error;
+    if (zeroes_ == nullptr)
+        error = check("making a stream", api()->stream_create(&zeroes_, kStreamNonBlocking));
+    if (error.empty()) error = check("zeroing memory", api()->fill(address, 0, length, zeroes_));
+    if (error.empty()) error = check("zeroing memory", api()->stream_wait(zeroes_));
+    return error;
 }
 
-Result Gpu::clear(DevicePointer address, size_t length) {
-    const std::lock_guard lock(clearing_);
-    Result result = kSuccess;
-    if (clearing_stream_ == nullptr) result = api()->stream_create(&clearing_stream_, kStreamNonBlocking);
-    if (result == kSuccess) result = api()->fill(address, 0, length, clearing_stream_);
-    return result == kSuccess ? api()->stream_wait(clearing_stream_) : result;
-}
+// Even with no context yet: libcuda itself was initialised before the fork.
+void Gpu::after_fork_in_child() { lose("CUDA does not survive a fork; start processes afresh ('spawn')"); }
 
 Current::Current(Gpu &gpu) {
-    const ContextHandle context = gpu.lost_.load() ? nullptr : gpu.context();
-    pushed_ = context != nullptr && api()->push_context(context) == kSuccess;
-    capture_mode_ = kCaptureRelaxed;
-    if (pushed_) api()->exchange_capture_mode(&capture_mode_);
+    ContextHandle context = nullptr;
+    error_ = gpu.context(&context);
+    if (error_.empty()) error_ = gpu.check("entering the context", api()->push_context(context));
+    if (error_.empty()) api()->exchange_capture_mode(&capture_mode_);
 }
 
 Current::~Current() {
+    if (!error_.empty()) return;
     ContextHandle popped = nullptr;
-    if (!pushed_) return;
     api()->exchange_capture_mode(&capture_mode_);
     api()->pop_context(&popped);
 }

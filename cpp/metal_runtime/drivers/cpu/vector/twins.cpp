@@ -228,7 +228,7 @@ bool route_fused(const Target &target, Arguments &arguments, Fused kind, Team::S
         choice.resident = arguments.take<const int32_t>(kFusedResident, experts);
     }
     if (kind != Fused::single) {
-        const size_t count = size_t{rows} * experts / (kind == Fused::split ? kSplitExperts : 1);
+        const size_t count = size_t{rows} * experts / (kind == Fused::split ? uint32_t{kSplitExperts} : 1u);
         const auto *const arrivals = arguments.take<uint32_t>(kFusedArrivals, rows);
         const auto *const words = arguments.take<uint32_t>(kFusedWords, count);
         if (!arguments.are_sound() || !are_zero(arrivals, rows) || !are_zero(words, count)) {
