@@ -123,6 +123,25 @@ TEST_CASE("many graphs of one structure: from then on they are updated, and alwa
     }
 }
 
+TEST_CASE("graphs on the device's memory and on the host's are of different structures") {
+    const CudaWorld world;
+    const auto fill = [&](const BufferPtr &buffer, uint8_t value) {
+        auto *const commands = world.queue->commandBuffer();
+        auto *const blit = commands->blitCommandEncoder();
+        for (int i = 0; i < 16; ++i) blit->fillBuffer(buffer.get(), NS::Range(0, 4), value);
+        blit->endEncoding();
+        CHECK(ran(commands) == "");
+    };
+    const auto near = world.buffer(4, true), far = world.buffer(4);
+    for (int i = 0; i < 64; ++i) fill(far, uint8_t(i));
+    fill(near, 1);
+    CHECK(fake().calls("cuGraphInstantiateWithFlags") == 65);
+    CHECK(fake().calls("cuGraphExecUpdate_v2") == 0);
+    fill(far, 64);
+    CHECK(world.ints(far) == std::vector<int>{0x40404040});
+    CHECK(fake().calls("cuGraphExecUpdate_v2") == 1);
+}
+
 TEST_CASE("graphs are kept up to a number of nodes") {
     const CudaWorld world;
     const auto remap = world.pipeline("slot_remap_rows");

@@ -73,6 +73,36 @@ TEST_CASE("a fault with several command buffers in flight: each ends, with an er
     CHECK(comes_true([&] { return handled == 5; }));
 }
 
+TEST_CASE("a fault while threads commit: each command buffer ends, and what ended well stays well") {
+    const CudaWorld world;
+    const auto remap = world.pipeline("slot_remap_rows");
+    const auto inds = world.numbers(kStart), table = world.numbers(kNext);
+    constexpr int kThreads = 4, kEach = 50, kGood = 120;
+    fake().fault(kGood + 1, 700);
+    std::atomic<int> well = 0, first = 0, lost = 0;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+        threads.emplace_back([&, t] {
+            for (int i = 0; i < kEach; i += 2) {
+                const Pool inner;
+                auto *const one = world.remaps(remap, inds, table, 1), *const two = world.remaps(remap, inds,
+                                                                                                 table, 1);
+                one->commit();
+                two->commit();
+                for (auto *const each : {t % 2 ? one : two, t % 2 ? two : one}) {
+                    const std::string error = outcome(each);
+                    ++(error.empty() ? well : contains(error, kLost) ? lost : first);
+                }
+            }
+        });
+    }
+    for (std::thread &each : threads) each.join();
+    CHECK(well == kGood);
+    CHECK(first >= 1);
+    CHECK(well + first + lost == kThreads * kEach);
+    CHECK(fake().executed().size() == kGood + 1);
+}
+
 TEST_CASE("what one call refuses is that command buffer's error, and later ones run") {
     const CudaWorld world;
     const auto remap = world.pipeline("slot_remap_rows");

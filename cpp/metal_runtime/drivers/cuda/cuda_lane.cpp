@@ -211,7 +211,7 @@ class KeyWriter {
     }
     std::string operator()(const Copy &copy) {
         overlap_.other();
-        flat_.key.push_back(kCopy);
+        flat_.key.push_back(kCopy + 2 * on_host(copy.from) + on_host(copy.to));
         shape(flat_.key.size() - 1);
         flat_.key.insert(flat_.key.end(), {memory_of(copy.from).address() + copy.from_offset,
                                            memory_of(copy.to).address() + copy.to_offset, copy.length});
@@ -219,7 +219,7 @@ class KeyWriter {
     }
     std::string operator()(const Fill &fill) {
         overlap_.other();
-        flat_.key.push_back(kFill);
+        flat_.key.push_back(kFill + on_host(fill.to));
         shape(flat_.key.size() - 1);
         flat_.key.insert(flat_.key.end(),
                          {memory_of(fill.to).address() + fill.offset, fill.length, fill.value});
@@ -227,7 +227,9 @@ class KeyWriter {
     }
 
   private:
-    enum Kind : uint64_t { kCopy = 1, kFill };  // no kernel has such an address
+    static constexpr uint64_t kFill = 1, kCopy = 4;  // no kernel has such an address
+    // The kind of memory cannot be updated.
+    static uint64_t on_host(Memory *memory) { return memory->contents() != nullptr; }
 
     // What the key has from here on says what the nodes are; the rest, what they work on.
     void shape(size_t from) {
