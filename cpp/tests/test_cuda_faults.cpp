@@ -24,6 +24,7 @@ TEST_CASE("a fault is its command buffer's error, and later ones say that the de
     const std::string message = ran(commands);
     CHECK(contains(message, kFault));
     CHECK_FALSE(contains(message, kLost));
+    CHECK_FALSE(contains(message, "behind this one"));
     CHECK(commands->status() == MTL::CommandBufferStatusError);
     for (const int times : {1, 20}) {
         const std::string later = ran(world.remaps(remap, inds, table, times));
@@ -68,6 +69,7 @@ TEST_CASE("a fault with several command buffers in flight: each ends, with an er
         } else {
             CHECK(contains(message, kFault));
             CHECK(contains(message, kLost) == (i > 1));
+            CHECK(contains(message, "or in one of the 3 command buffers behind this one") == (i == 1));
         }
     }
     CHECK(comes_true([&] { return handled == 5; }));
