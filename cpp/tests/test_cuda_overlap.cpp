@@ -26,8 +26,7 @@ struct Chain {
             bindings[i] = {bind(steps[i].early), bind(steps[i].written)};
             commands.push_back(Dispatch{&kernel, bindings[i], {1, 1, 1}, {32, 1, 1}, {32, 1, 1}});
         }
-        Flat flat;
-        REQUIRE(flatten(commands, launching, flat) == "");
+        const Flat flat = flatten(commands, launching);
         constexpr size_t kWords =
             1 + 3 + 3 + 2;  // of a dispatch: kernel and overlap, groups, threads, arguments
         REQUIRE(flat.key.size() == 1 + kWords * steps.size());

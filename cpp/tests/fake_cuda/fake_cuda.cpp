@@ -365,6 +365,7 @@ EXPORT Result cuMemHostGetDevicePointer_v2(DevicePointer *address, void *host, u
 }
 EXPORT Result cuMemsetD8Async(DevicePointer to, unsigned char value, size_t length, StreamHandle stream) {
     CALL(context, {
+        if (stream != nullptr && stream->capture) return kCaptureUnsupported;  // the driver shall not
         return world().add(stream, {"fill", [=](ContextTag &here) {
                                         here.clock += test::FakeCuda::kLaunchSeconds / 2;
                                         char *const found = world().find(to, length);
@@ -376,6 +377,7 @@ EXPORT Result cuMemsetD8Async(DevicePointer to, unsigned char value, size_t leng
 }
 EXPORT Result cuMemcpyAsync(DevicePointer to, DevicePointer from, size_t length, StreamHandle stream) {
     CALL(context, {
+        if (stream != nullptr && stream->capture) return kCaptureUnsupported;  // the driver shall not
         return world().add(stream, {"copy", [=](ContextTag &here) {
                                         here.clock += test::FakeCuda::kLaunchSeconds / 2;
                                         char *const a = world().find(to, length);

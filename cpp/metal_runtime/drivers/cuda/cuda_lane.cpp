@@ -186,7 +186,7 @@ class KeyWriter {
         flat.key.push_back(uint64_t(launching));
     }
 
-    std::string operator()(const Dispatch &dispatch) {
+    void add(const Dispatch &dispatch) {
         const CudaKernel &kernel = kernel_of(dispatch);
         flat_.key.push_back(reinterpret_cast<uintptr_t>(kernel.function()) * 2 + overlap_.dispatch(dispatch));
         flat_.key.insert(flat_.key.end(), dispatch.groups.begin(), dispatch.groups.end());
@@ -207,30 +207,9 @@ class KeyWriter {
                                                    : 0);
             }
         }
-        return {};
-    }
-    std::string operator()(const Copy &copy) {
-        overlap_.other();
-        flat_.key.push_back(kCopy + 2 * on_host(copy.from) + on_host(copy.to));
-        shape(flat_.key.size() - 1);
-        flat_.key.insert(flat_.key.end(), {memory_of(copy.from).address() + copy.from_offset,
-                                           memory_of(copy.to).address() + copy.to_offset, copy.length});
-        return {};
-    }
-    std::string operator()(const Fill &fill) {
-        overlap_.other();
-        flat_.key.push_back(kFill + on_host(fill.to));
-        shape(flat_.key.size() - 1);
-        flat_.key.insert(flat_.key.end(),
-                         {memory_of(fill.to).address() + fill.offset, fill.length, fill.value});
-        return {};
     }
 
   private:
-    static constexpr uint64_t kFill = 1, kCopy = 4;  // no kernel has such an address
-    // The kind of memory cannot be updated.
-    static uint64_t on_host(Memory *memory) { return memory->contents() != nullptr; }
-
     // What the key has from here on says what the nodes are; the rest, what they work on.
     void shape(size_t from) {
         for (; from < flat_.key.size(); ++from) mix(flat_.structure, flat_.key[from]);
@@ -242,19 +221,17 @@ class KeyWriter {
 
 }  // namespace
 
-std::string flatten(const std::vector<Command> &commands, Launching launching, Flat &flat) {
-    flat.key.reserve(commands.size() * 20 + 1);
+Flat flatten(std::span<const Command> dispatches, Launching launching) {
+    Flat flat;
+    flat.key.reserve(dispatches.size() * 20 + 1);
     KeyWriter writer(flat, launching);
-    for (const Command &command : commands) {
-        std::string error = std::visit(writer, command);
-        if (!error.empty()) return error;
-    }
-    flat.nodes = commands.size();
+    for (const Command &command : dispatches) writer.add(std::get<Dispatch>(command));
+    flat.nodes = dispatches.size();
     for (const uint64_t word : flat.key) mix(flat.hash, word);
-    return {};
+    return flat;
 }
 
-std::string CudaLane::submit(cuda::Gpu &gpu, const std::vector<Command> &commands, Launching launching,
+std::string CudaLane::submit(cuda::Gpu &gpu, std::span<const Command> commands, Launching launching,
                              cuda::StreamHandle stream) {
     Overlap overlap(launching);
     for (const Command &command : commands) {
@@ -372,22 +349,37 @@ std::string CudaLane::open(Events &events) {
     return error;
 }
 
-std::string CudaLane::launch(const std::vector<Command> &commands) {
+// Dispatches in a row make one graph. Copies and fills stay out of graphs: CUDA keeps what it knows of their
+// memory in the graph, and that may have been freed, and made anew at the same address, when it is launched.
+std::string CudaLane::launch(std::span<const Command> commands) {
+    const auto is_dispatch = [](const Command &command) { return std::holds_alternative<Dispatch>(command); };
     const Launching launching = *launching_;
-    if (launching == Launching::stream) return submit(*gpu_, commands, launching, stream_);
-    Flat flat;
-    std::string error = flatten(commands, launching, flat);
-    if (!error.empty()) return error;
+    while (!commands.empty()) {
+        const bool dispatches = is_dispatch(commands.front()) && launching != Launching::stream;
+        const auto end = std::find_if(commands.begin(), commands.end(), [&](const Command &command) {
+            return is_dispatch(command) != dispatches && launching != Launching::stream;
+        });
+        const auto some = commands.first(size_t(end - commands.begin()));
+        std::string error =
+            dispatches ? launch_graph(some, launching) : submit(*gpu_, some, launching, stream_);
+        if (!error.empty()) return error;
+        commands = commands.subspan(some.size());
+    }
+    return {};
+}
+
+std::string CudaLane::launch_graph(std::span<const Command> dispatches, Launching launching) {
+    Flat flat = flatten(dispatches, launching);
     cuda::GraphExecHandle graph = graphs_.find(flat);
     if (graph == nullptr) {
+        const auto encode = [&] { return submit(*gpu_, dispatches, launching, stream_); };
         const bool again = std::find(seen_.begin(), seen_.end(), flat.hash) != seen_.end();
-        if (commands.size() < kLong && (!again || commands.size() == 1)) {
+        if (dispatches.size() < kLong && (!again || dispatches.size() == 1)) {
             seen_.resize(kSeen);
             if (!again) seen_[next_seen_++ % kSeen] = flat.hash;
-            return submit(*gpu_, commands, launching, stream_);
+            return encode();
         }
-        const auto encode = [&] { return submit(*gpu_, commands, launching, stream_); };
-        error = graphs_.make(std::move(flat), stream_, encode, graph);
+        std::string error = graphs_.make(std::move(flat), stream_, encode, graph);
         if (!error.empty()) return error;
     }
     return gpu_->check("launching a graph", api()->graph_launch(graph, stream_));

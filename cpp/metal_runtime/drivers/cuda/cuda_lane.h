@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@ namespace qwisp::metal {
 // before the one before it has ended, where both its text and the buffers allow that.
 enum class Launching { stream, graph, dependent };
 
-std::string flatten(const std::vector<Command> &commands, Launching launching, Flat &flat);
+Flat flatten(std::span<const Command> dispatches, Launching launching);
 
 // A line of the device's: a stream of its own, and the graphs that were made for it.
 class CudaLane final : public Line {
@@ -28,7 +29,7 @@ class CudaLane final : public Line {
 
     std::unique_ptr<Flight> start(const std::vector<Command> &commands) override;
     // Only puts the commands on a stream of the caller's.
-    static std::string submit(cuda::Gpu &gpu, const std::vector<Command> &commands, Launching launching,
+    static std::string submit(cuda::Gpu &gpu, std::span<const Command> commands, Launching launching,
                               cuda::StreamHandle stream);
 
   private:
@@ -38,7 +39,8 @@ class CudaLane final : public Line {
     };
 
     std::string open(Events &events);
-    std::string launch(const std::vector<Command> &commands);
+    std::string launch(std::span<const Command> commands);
+    std::string launch_graph(std::span<const Command> dispatches, Launching launching);
 
     const std::shared_ptr<cuda::Gpu> gpu_;
     const std::shared_ptr<const std::atomic<Launching>> launching_;
