@@ -47,8 +47,7 @@ void check_gate(const RoutePlan &plan, const Gate *gate) {
 }
 
 void check_x(const RoutePlan &plan, const RouteOperands &operands) {
-    const bool is_split = plan.variant == Variant::split_pair || plan.variant == Variant::split_last;
-    const uint32_t alignment = is_split ? uint32_t{kSplitAlignment} : uint32_t{sizeof(uint16_t)};
+    const uint32_t alignment = x_alignment(plan.variant);
     if (operands.x_offset % alignment != 0) {
         refuse("x_offset: " + std::to_string(operands.x_offset) + ", but it must be a multiple of " +
                std::to_string(alignment) + " (variant '" + variant_name(plan.variant) + "')");
