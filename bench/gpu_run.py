@@ -154,7 +154,7 @@ def peers(run: Run, limit: float) -> list[str]:
 STAGES = (
     Stage("build", 240, lambda run, limit: script("gpu_run.py", "--build"), needs_device=False),
     Stage("device", 30, lambda run, limit: package("info", "--json"), json="info.json", needs_device=False),
-    Stage("gates", 60, lambda run, limit: package("gates", "--device", "cuda", "--json"), json="gates.json"),
+    Stage("gates", 170, lambda run, limit: package("gates", "--device", "cuda", "--json"), json="gates.json"),
     Stage("tests", 60, tests, no_pytest),
     Stage("memcheck", 60, sanitizer("memcheck"), no_sanitizer),
     Stage("racecheck", 60, sanitizer("racecheck"), no_sanitizer),

@@ -42,12 +42,13 @@ inline float split_term(SplitColumns x, SplitWeights expert) {
     return group_term(expert.scale, accum, x.sum, expert.bias);
 }
 
-// The logits of kSplitExperts experts from `first` on, in every lane of simdgroup 0. `terms` holds
-// kSplitExperts * kSplitThreads floats. All threads call it. What the weights' loads do not need is awaited
-// after them.
+// The logits of kSplitExperts experts from `first` on for `rows` rows of x, which share one reading of the
+// weights: row m's in every lane of simdgroup m. `terms` holds rows * kSplitExperts * kSplitThreads floats. All
+// threads call it. The weights of the first round are read before what the dispatch before this one wrote is
+// awaited.
 inline void qmm8_split(QWISP_DEVICE(const half) x, QWISP_DEVICE(const uchar) weight,
                        QWISP_DEVICE(const half) scales, QWISP_DEVICE(const half) biases, uint hidden,
-                       uint first, uint lane, uint simdgroup, QWISP_THREADGROUP(float) terms,
+                       uint rows, uint first, uint lane, uint simdgroup, QWISP_THREADGROUP(float) terms,
                        QWISP_THREAD(half) logits) {
     float result[kSplitExperts];
     for (uint r = 0; r < kSplitExperts; r++) result[r] = 0.0f;
@@ -66,22 +67,26 @@ inline void qmm8_split(QWISP_DEVICE(const half) x, QWISP_DEVICE(const uchar) wei
             threadgroup_barrier(mem_flags::mem_threadgroup);  // the terms of the last round have been added
         }
         if (is_mine) {
-            const SplitColumns columns = load_columns(x + column);
-            for (uint r = 0; r < kSplitExperts; r++) {
-                terms[(r * kSplitSimdgroups + simdgroup) * kSimdWidth + lane] = split_term(columns, experts[r]);
+            for (uint m = 0; m < rows; m++) {
+                const SplitColumns columns = load_columns(x + m * hidden + column);
+                for (uint r = 0; r < kSplitExperts; r++) {
+                    const uint expert = (m * kSplitExperts + r) * kSplitSimdgroups;
+                    terms[(expert + simdgroup) * kSimdWidth + lane] = split_term(columns, experts[r]);
+                }
             }
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        if (simdgroup == 0) {
+        if (simdgroup < rows) {
             for (uint b = 0; b < kSplitSimdgroups; b++) {
                 if (start + b * 8 * kSimdWidth >= hidden) break;
                 for (uint r = 0; r < kSplitExperts; r++) {
-                    result[r] += terms[(r * kSplitSimdgroups + b) * kSimdWidth + lane];
+                    const uint expert = (simdgroup * kSplitExperts + r) * kSplitSimdgroups;
+                    result[r] += terms[(expert + b) * kSimdWidth + lane];
                 }
             }
         }
     }
-    if (simdgroup == 0) {
+    if (simdgroup < rows) {
         for (uint r = 0; r < kSplitExperts; r++) logits[r] = half(simd_sum(result[r]));
     }
 }

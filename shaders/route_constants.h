@@ -8,3 +8,4 @@ QWISP_CONSTANT(bool, kWriteLogits);
 QWISP_CONSTANT(uint, kHidden);
 QWISP_CONSTANT(uint, kExperts);
 QWISP_CONSTANT(uint, kTopK);
+QWISP_CONSTANT(uint, kTileRows);

@@ -8,18 +8,20 @@
 #include "route_constants.h"
 #include "topk_wide.h"
 
-// x -> logits. Grid (rows, experts / 2).
+// x -> logits. Grid (rows / tile rows, experts / 2).
 QWISP_KERNEL_OF(qmm8_rows_split, kSplitThreads)
-(QWISP_USES(kHidden, kExperts) QWISP_BUFFER(const half, x, kQmmX),
+(QWISP_USES(kHidden, kExperts, kTileRows) QWISP_BUFFER(const half, x, kQmmX),
  QWISP_WEIGHTS(const uchar, weight, kQmmWeight), QWISP_WEIGHTS(const half, scales, kQmmScales),
  QWISP_WEIGHTS(const half, biases, kQmmBiases), QWISP_BUFFER(half, logits, kQmmLogits) QWISP_THREAD_ARGS) {
-    QWISP_THREADGROUP_ARRAY(float, terms, kSplitExperts *kSplitThreads);
+    QWISP_THREADGROUP_ARRAY(float, terms, kMaxTileRows *kSplitExperts *kSplitThreads);
     QWISP_LET_NEXT_START();
-    const uint first = group.y * kSplitExperts;
+    const uint row = group.x * kTileRows, first = group.y * kSplitExperts;
     half logit[kSplitExperts];
-    qmm8_split(x + group.x * kHidden, weight, scales, biases, kHidden, first, lane, simdgroup, terms, logit);
-    if (thread_index == 0) {
-        for (uint r = 0; r < kSplitExperts; r++) logits[group.x * kExperts + first + r] = logit[r];
+    qmm8_split(x + row * kHidden, weight, scales, biases, kHidden, kTileRows, first, lane, simdgroup, terms,
+               logit);
+    if (simdgroup < kTileRows && lane == 0) {
+        const uint at = (row + simdgroup) * kExperts + first;
+        for (uint r = 0; r < kSplitExperts; r++) logits[at + r] = logit[r];
     }
 }
 
@@ -69,7 +71,7 @@ QWISP_KERNEL_OF(route_fused_rows_split, kSplitThreads)
     const uint row = group.x, first = group.y * kSplitExperts;
     const uint row_words = kExperts / kSplitExperts, row_start = row * row_words;
     half pair[kSplitExperts];
-    qmm8_split(x + row * kHidden, weight, scales, biases, kHidden, first, lane, simdgroup, terms, pair);
+    qmm8_split(x + row * kHidden, weight, scales, biases, kHidden, 1, first, lane, simdgroup, terms, pair);
     uint word[QWISP_WORDS];
     if (simdgroup == 0) {
         uint before = 0;

@@ -37,6 +37,7 @@ enum RouteLimit : uint32_t {
     kSplitSimdgroups = 8,
     kSplitExperts = 2,      // a threadgroup
     kSplitColumns = 2048,   // that a threadgroup's threads cover at once, 8 each
+    kMaxTileRows = 4,       // rows of x that share one reading of the weights
     kSplitAlignment = 16,   // bytes: what x must be aligned to
     kCopyThreads = 256,  // diag_copy_route, slot_remap_rows
 };
@@ -67,6 +68,7 @@ enum FusedConstant : uint32_t {
     kHiddenIndex,
     kExpertsIndex,
     kTopKIndex,
+    kTileRowsIndex,  // qmm8_rows_split only
 };
 
 struct QmmArgs {

@@ -25,6 +25,7 @@ py::dict constants(const RouteStep &step) {
     values["hidden"] = step.constants.hidden;
     values["experts"] = step.constants.experts;
     values["top_k"] = step.constants.top_k;
+    if (step.constants.tile_rows != 0) values["tile_rows"] = step.constants.tile_rows;
     return values;
 }
 

@@ -35,7 +35,7 @@ NS::SharedPtr<MTL::Library> compile(MTL::Device *device, const ContextOptions &o
     return library;
 }
 
-// All five for any kernel that has some.
+// All of them for any kernel that has some.
 NS::SharedPtr<MTL::FunctionConstantValues> constant_values(const FusedConstants &constants) {
     auto values = NS::TransferPtr(MTL::FunctionConstantValues::alloc()->init());
     values->setConstantValue(&constants.use_bias, MTL::DataTypeBool, kUseBiasIndex);
@@ -43,6 +43,7 @@ NS::SharedPtr<MTL::FunctionConstantValues> constant_values(const FusedConstants 
     values->setConstantValue(&constants.hidden, MTL::DataTypeUInt, kHiddenIndex);
     values->setConstantValue(&constants.experts, MTL::DataTypeUInt, kExpertsIndex);
     values->setConstantValue(&constants.top_k, MTL::DataTypeUInt, kTopKIndex);
+    values->setConstantValue(&constants.tile_rows, MTL::DataTypeUInt, kTileRowsIndex);
     return values;
 }
 

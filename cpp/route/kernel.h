@@ -23,6 +23,7 @@ struct FusedConstants {
     uint32_t hidden = 0;
     uint32_t experts = 0;
     uint32_t top_k = 0;
+    uint32_t tile_rows = 0;
     auto operator<=>(const FusedConstants &) const = default;
 };
 

@@ -1,6 +1,7 @@
 #include "route/plan.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <stdexcept>
 
 #include "route/errors.h"
@@ -82,6 +83,14 @@ class Builder {
 
 MTL::Size copy_groups(uint32_t count) { return MTL::Size((count + kCopyThreads - 1) / kCopyThreads, 1, 1); }
 
+// Of qmm8_rows_split: all tiles are whole.
+uint32_t tile_rows(uint32_t rows) {
+    uint32_t tile = kMaxTileRows;
+    if (const char *const wanted = getenv("QWISP_EXPERIMENT_TILE")) tile = uint32_t(atoi(wanted));
+    while (rows % tile != 0) tile /= 2;
+    return tile;
+}
+
 void add_variant(RoutePlan &plan, Builder &builder) {
     const RouteRequest &request = plan.request;
     const auto rows = uint32_t(request.shape.rows), experts = uint32_t(request.shape.experts);
@@ -109,7 +118,9 @@ void add_variant(RoutePlan &plan, Builder &builder) {
             matvec.experts = topk.experts = experts;
             topk.top_k = fused.top_k;
             topk.use_bias = request.bias;
-            builder.add(Kernel::qmm8_rows_split, matvec, split_grid, kSplitThreads);
+            matvec.tile_rows = tile_rows(rows);
+            const MTL::Size tiles(rows / matvec.tile_rows, experts / kSplitExperts, 1);
+            builder.add(Kernel::qmm8_rows_split, matvec, tiles, kSplitThreads);
             builder.add(Kernel::route_top8_rows_wide, topk, row_grid, kSplitThreads);
             break;
         }

@@ -158,8 +158,9 @@ void multiply(const Target &target, const Matvec &matvec, Team::Session &session
 bool qmm8_rows(const Target &target, Arguments &arguments, bool split, Team::Session &session) {
     const QmmArgs args = split ? QmmArgs{arguments.constant(kHiddenIndex), arguments.constant(kExpertsIndex)}
                                : arguments.value<const QmmArgs>(kQmmArgs);
-    const auto rows = static_cast<uint32_t>(arguments.groups()[0]);
-    if (!is_hidden(args.hidden) || !is_experts(args.experts) ||
+    const uint64_t row_count = arguments.groups()[0] * (split ? arguments.constant(kTileRowsIndex) : 1);
+    const auto rows = static_cast<uint32_t>(row_count);
+    if (!is_hidden(args.hidden) || !is_experts(args.experts) || row_count > UINT32_MAX ||
         !arguments.grid_is(args.experts / (split ? kSplitExperts : kExpertsPerGroup),
                            split ? kSplitThreads : kQmmThreads)) {
         return false;
