@@ -137,9 +137,12 @@ inline uint choose_by_tree(QWISP_THREAD(float) work, uint top_k, uint lane) {
 inline bool is_nan(half value) { return (as_type<ushort>(value) & 0x7fffu) > 0x7c00u; }
 
 inline bool row_has_nan(QWISP_THREAD(const half) logit) {
-    bool nan = false;
-    for (uint j = 0; j < QWISP_SLOTS; j++) nan = nan || is_nan(logit[j]);
-    return simd_any(nan);
+    uint largest = 0;  // without the sign, a NaN is above infinity
+    for (uint j = 0; j < QWISP_SLOTS; j++) {
+        const uint bits = as_type<ushort>(logit[j]) & 0x7fffu;
+        largest = bits > largest ? bits : largest;
+    }
+    return simd_any(largest > 0x7c00u);
 }
 
 // The tree of max, in which a NaN loses.

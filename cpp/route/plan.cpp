@@ -1,7 +1,6 @@
 #include "route/plan.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <stdexcept>
 
 #include "route/errors.h"
@@ -83,12 +82,10 @@ class Builder {
 
 MTL::Size copy_groups(uint32_t count) { return MTL::Size((count + kCopyThreads - 1) / kCopyThreads, 1, 1); }
 
-// Of qmm8_rows_split: all tiles are whole.
+// Of qmm8_rows_split. All tiles are whole; fewer than two of them leave a GPU too little to do
+// (docs/cuda.md).
 uint32_t tile_rows(uint32_t rows) {
-    uint32_t tile = kMaxTileRows;
-    if (const char *const wanted = getenv("QWISP_EXPERIMENT_TILE")) tile = uint32_t(atoi(wanted));
-    while (rows % tile != 0) tile /= 2;
-    return tile;
+    return rows >= 2 * kMaxTileRows && rows % kMaxTileRows == 0 ? kMaxTileRows : 1;
 }
 
 void add_variant(RoutePlan &plan, Builder &builder) {
