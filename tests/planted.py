@@ -1,10 +1,10 @@
 """Runs gates on shaders with a planted fault, in their own process: `python tests/planted.py FAULT GATE ...`.
 
-A fault is a TOML file in tests/faults: a summary, the gates that must go red, and patches of the shader text,
-each of which must apply exactly `count` times (1 unless it says otherwise). It may list `variants`, each of
-which every gate must find wrong, and name a `kind`, the only kind of device that it is planted on. The software
-device runs shaders that are compiled in, so a patched text becomes a kernel image (a shared object) first; Metal
-compiles it.
+A fault is a TOML file in tests/faults: a summary, the gates that must go red, and patches of the shader
+text, each of which must apply exactly `count` times (1 unless it says otherwise). It may list `variants`,
+each of which every gate must find wrong, and name a `kind`, the only kind of device that it is planted on.
+The software device runs shaders that are compiled in, so a patched text becomes a kernel image (a shared
+object) first; Metal compiles it.
 """
 
 from __future__ import annotations
