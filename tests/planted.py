@@ -1,14 +1,17 @@
 """Runs gates on shaders with a planted fault, in their own process: `python tests/planted.py FAULT GATE ...`.
 
-A fault is a TOML file in tests/faults: a summary, the gates that must go red, and patches of the shader text,
-each of which must apply exactly `count` times (1 unless it says otherwise). The software device runs shaders
-that are compiled in, so a patched text becomes a kernel image (a shared object) first; Metal compiles it.
+A fault is a TOML file in tests/faults: a summary, the gates that must go red, and patches of the shader
+text, each of which must apply exactly `count` times (1 unless it says otherwise). It may list `variants`,
+each of which every gate must find wrong, and name a `kind`, the only kind of device that it is planted on.
+The software device runs shaders that are compiled in, so a patched text becomes a kernel image (a shared
+object) first; Metal compiles it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,6 +35,8 @@ class Fault:
     summary: str
     gates: tuple[str, ...]
     patches: tuple[dict[str, str | int], ...]
+    variants: tuple[str, ...] = ()
+    kind: str = ""
 
     @staticmethod
     def load(name: str) -> Fault:
@@ -39,7 +44,8 @@ class Fault:
         if not name:
             return Fault("", "nothing is planted", (), ())
         read = tomllib.loads((FAULTS / f"{name}.toml").read_text())
-        return Fault(name, read["summary"], tuple(read["gates"]), tuple(read["patch"]))
+        gates, patches, variants = (tuple(read.get(key, ())) for key in ("gates", "patch", "variants"))
+        return Fault(name, read["summary"], gates, patches, variants, read.get("kind", ""))
 
     def plant(self, folder: Path) -> None:
         """Writes the patched shaders into a folder."""
@@ -72,13 +78,28 @@ def build_image(shaders: Path, folder: Path) -> Path:
     return image
 
 
+def first_differences(checks: Iterable[tuple[str, str | None]], variants: Iterable[str]) -> str | None:
+    """The first difference, or the first of each variant; None if there is none, or a variant has none."""
+    told: list[str] = []
+    missing = set(variants)
+    for check, text in checks:
+        named = missing.intersection(re.findall(r"\w+", check))
+        if text is not None and (named or not missing):
+            told.append(f"{check}: {text}")
+            missing -= named
+            if not missing:
+                return "\n".join(told)
+    return None
+
+
 def run(name: str, gates: list[str]) -> dict[str, str | None]:
-    """The first difference that each gate tells, or None. It sets the environment of its process."""
+    """What each gate tells, as `first_differences` has it. It sets the environment of its process."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         shaders = folder / "shaders"
         shaders.mkdir()
-        Fault.load(name).plant(shaders)
+        fault = Fault.load(name)
+        fault.plant(shaders)
         os.environ["QWISP_SHADER_DIR"] = str(shaders)
 
         import qwisp_native as qn
@@ -91,8 +112,7 @@ def run(name: str, gates: list[str]) -> dict[str, str | None]:
         told: dict[str, str | None] = {}
         for gate in gates:
             try:
-                red = ((check, text) for check, text in GATES[gate].run(context) if text is not None)
-                told[gate] = next((f"{check}: {text}" for check, text in red), None)
+                told[gate] = first_differences(GATES[gate].run(context), fault.variants)
             except qn.DeviceError as error:  # the device stopped the kernel: out of bounds, unwritten memory
                 told[gate] = f"{type(error).__name__}: {error}"
         return told

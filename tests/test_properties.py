@@ -15,8 +15,8 @@ import qwisp_native as qn
 from qwisp_native.gates.compare import differences
 from qwisp_native.gates.inputs import plant
 from qwisp_native.gates.registry import Context
-from qwisp_native.settings import VARIANTS
 from qwisp_native.gates.routing import Layer, encode, route, scratch_rows
+from qwisp_native.settings import VARIANTS
 
 BOUNDED = settings(
     max_examples=120,

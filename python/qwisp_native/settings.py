@@ -84,7 +84,9 @@ VARIABLES: tuple[Variable, ...] = (
         "the fuse of a call that leaves it open: 0 the pair, 1 fused where a variant exists, auto fused where"
         " it was measured to win, otherwise that variant",
         "fuse",
-        _choice({"0": False, "1": True, "auto": "auto"} | {name: name for name in VARIANTS if name != "pair"}),
+        _choice(
+            {"0": False, "1": True, "auto": "auto"} | {name: name for name in VARIANTS if name != "pair"}
+        ),
     ),
     Variable(
         "QWISP_CONTRACT",

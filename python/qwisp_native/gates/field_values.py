@@ -138,6 +138,16 @@ def nan_at_the_first_expert(context: Context) -> Checks:
 
 
 @fault("B")
+def nan_of_all_ones(context: Context) -> Checks:
+    """No other project: split_last publishes two logits in a word that must not be 0, whatever they are."""
+    logits = -np.arange(256.0).astype(np.float16)
+    logits[6:8] = np.array([0xFFFF, 0xFFFF], np.uint16).view(np.float16)
+    yield from planted_agrees(context, "experts 6 and 7", plant(logits), 8)
+    logits[:] = logits[6]
+    yield from planted_agrees(context, "all experts", plant(logits), 8)
+
+
+@fault("B")
 def sparse_nan(context: Context) -> Checks:
     """rMLX 389: a comparator that NaN made intransitive aborted the process."""
     rng = context.rng("sparse NaN")

@@ -32,6 +32,7 @@ def orders(context: Context) -> Checks:
         "dense": dense(rng, 3, 64, 512),
         "mixed": plant(mixed(rng, 5, 64, 8)),
         "NaN": plant(nan),
+        "wide": dense(rng, 1, 64, 2560),  # more than the split kernels take at once
     }
     for name, case in inputs.items():
         handle = case.gate(device)

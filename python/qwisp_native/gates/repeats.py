@@ -44,7 +44,11 @@ def repeats_in_one(context: Context) -> Checks:
     cases = [dense(rng, rows, EXPERTS, HIDDEN) for _ in range(3)]
     handles = [case.gate(device) for case in cases]
     pairs = [route(handle, case.x, TOP_K, PAIR) for handle, case in zip(handles, cases, strict=True)]
-    for order in ((PAIR,), *((v,) for v in context.variants(TOP_K)), ("last", PAIR, "single", "split_last", "split_pair")):
+    for order in (
+        (PAIR,),
+        *((v,) for v in context.variants(TOP_K)),
+        ("last", PAIR, "single", "split_last", "split_pair"),
+    ):
         for concurrent in (False, True):
             scratch = qn.RouteScratch(device, rows=rows, experts=EXPERTS, top_k=TOP_K)
             seen = filled(device, (launches, rows, TOP_K), np.int32, -7)
