@@ -85,7 +85,8 @@ MTL::Size copy_groups(uint32_t count) { return MTL::Size((count + kCopyThreads -
 // Of qmm8_rows_split. All tiles are whole; fewer than two of them leave a GPU too little to do
 // (docs/cuda.md).
 uint32_t tile_rows(uint32_t rows) {
-    return rows >= 2 * kMaxTileRows && rows % kMaxTileRows == 0 ? kMaxTileRows : 1;
+    constexpr uint32_t kMost = kMaxTileRows;
+    return rows >= 2 * kMost && rows % kMost == 0 ? kMost : 1;
 }
 
 void add_variant(RoutePlan &plan, Builder &builder) {

@@ -65,9 +65,9 @@ std::shared_ptr<StreamResults> StreamRouter::route(const StreamInput &input) {
     auto plan = router_->kept_plan(input.rows, biased, input.logits);
     if (input.rows > 0 && input.x % x_alignment(plan->variant) != 0) {
         if (plan->request.fuse != Fuse::automatic) {
-            throw std::invalid_argument(
-                std::string("x: its address is no multiple of ") + std::to_string(x_alignment(plan->variant)) +
-                ", as the variant '" + variant_name(plan->variant) + "' needs it; copy it, or use another");
+            throw std::invalid_argument(std::string("x: its address is no multiple of ") +
+                                        std::to_string(x_alignment(plan->variant)) + ", as the variant '" +
+                                        variant_name(plan->variant) + "' needs it; copy it, or use another");
         }
         plan = router_->kept_plan(input.rows, biased, input.logits, Fuse::pair);
     }

@@ -595,7 +595,7 @@ class Router:
         top_k: K, from 1 to E.
         fuse: None (the device's default, from QWISP_FUSE_ROUTE), False (the pair of kernels), True (fused where a
             variant exists, else the pair), "auto" (fused where it was measured to win), or a variant: "pair", "single",
-            "last".
+            "last", "split_pair", "split_last".
         renormalize: only True: the contract always renormalises the K scores.
 
     Raises:
@@ -862,7 +862,8 @@ def encode_moe_route_rows(
         scratch: for E experts and K = its top_k, with room for the rows.
         rows: M, from 0 to the scratch's rows.
         fuse: None (the device's default, from QWISP_FUSE_ROUTE), False, True (fused where a variant exists, else the
-            pair), "auto" (fused where it was measured to win), or a variant: "pair", "single", "last".
+            pair), "auto" (fused where it was measured to win), or a variant: "pair", "single", "last",
+            "split_pair", "split_last".
         bias: prefer resident experts.
         diag: also leave telemetry: raw logits, and expert ids before any remap.
         remap: int32 Buffer or array [>= E]: inds become remap[inds], after diag. An array is copied.
@@ -899,7 +900,8 @@ def plan(
         device: the device that would run it.
         rows, hidden, experts, top_k: M >= 0, H, E, K. M * H and M * E must be below 2^31.
         fuse: None (the device's default, from QWISP_FUSE_ROUTE), False, True (fused where a variant exists, else the
-            pair), "auto" (fused where it was measured to win), or a variant: "pair", "single", "last".
+            pair), "auto" (fused where it was measured to win), or a variant: "pair", "single", "last",
+            "split_pair", "split_last".
         bias: with a residency bias of eps > 0.
         logits: with raw logits wanted.
         diag: with telemetry.
