@@ -189,7 +189,7 @@ def build() -> int:
 
 
 def gates(path: Path) -> int:
-    """Every gate on the cuda device, each in a process of its own: compiling its kernels takes most of the time."""
+    """Every gate on the cuda device, each in a process of its own: most of the time goes into compiling."""
     listed = subprocess.run([*package("gates", "--list")], capture_output=True, text=True, check=True).stdout
     names = [line.split()[0] for line in listed.splitlines()]
     skipped = {"targets": "about the CPU's kernels"}
@@ -205,7 +205,8 @@ def gates(path: Path) -> int:
                 "check": "process",
                 "detail": f"exit {done.returncode}: {done.stderr[-2000:]}",
             }
-            return {"gates": {name: {"checks": 1}}, "failures": [told]}
+            failure = {"gate": name, "check": "process", "detail": told}
+            return {"gates": {name: {"checks": 1}}, "failures": [failure]}
 
     with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:
         reports = list(pool.map(one, (name for name in names if name not in skipped)))
