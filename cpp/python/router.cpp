@@ -177,9 +177,12 @@ py::tuple call_on_stream(const RouterObject &self, const py::tuple &given, bool 
     if (const auto bias = instance("bias", bias_arg)) {
         input.bias = {bias->on_device(device, gate.experts()), bias->eps};
     }
-    const auto dropped = self.on_streams->done();
+    std::vector<std::shared_ptr<void>> dropped;  // with the interpreter held, but what waits goes without it
     std::shared_ptr<StreamResults> results;
-    without_gil([&] { results = self.on_streams->route(input); });
+    without_gil([&] {
+        dropped = self.on_streams->done();
+        results = self.on_streams->route(input);
+    });
     const auto array = [&](const BufferPtr &memory, Element element, int64_t columns) {
         return std::make_shared<DeviceArrayObject>(
             DeviceArrayObject{device, results, memory, element, {shape.rows, columns}});
@@ -242,7 +245,12 @@ std::shared_ptr<RouterObject> make_router(const Arg<GateObject> &gate_arg, const
     const Fuse chosen = fuse_value(fuse, gate->device->fuse);
     auto router = std::make_shared<Router>(gate->gate, integer("top_k", top_k), chosen);
     std::shared_ptr<StreamRouter> on_streams;
-    if (metal::streams_of(gate->device->metal())) on_streams = std::make_shared<StreamRouter>(router);
+    if (metal::streams_of(gate->device->metal())) {
+        on_streams = std::shared_ptr<StreamRouter>(new StreamRouter(router), [](StreamRouter *dropped) {
+            without_gil([&] { dropped->finish(); });  // kept tensors are let go with the interpreter held
+            delete dropped;
+        });
+    }
     return std::make_shared<RouterObject>(
         RouterObject{std::move(gate), std::move(router), std::move(on_streams)});
 }
@@ -276,7 +284,7 @@ void bind_router(py::module_ &module) {
             "top_k", [](const RouterSelf &self) { return self->router->top_k(); }, "K.")
         .def_property_readonly(
             "fuse", [](const RouterSelf &self) { return fuse_object(self->router->fuse()); },
-            "What it was asked: False, True, \"auto\", \"pair\", \"single\" or \"last\".")
+            "What it was asked: False, True, \"auto\" or the name of a variant.")
         .def("__repr__", [](const RouterSelf &self) {
             const Gate &gate = *self->gate->gate;
             return "Router(experts=" + std::to_string(gate.experts()) +

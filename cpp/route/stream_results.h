@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "metal_runtime/device/fork.h"
 #include "metal_runtime/device/streams.h"
 #include "route/buffer.h"
 #include "route/context.h"
@@ -71,7 +72,7 @@ class StreamPool : public std::enable_shared_from_this<StreamPool> {
     void give(std::unique_ptr<StreamResults> results) noexcept;
 
     const std::shared_ptr<Context> context_;
-    std::mutex mutex_;
+    metal::ForkSafeMutex mutex_;
     std::vector<std::unique_ptr<StreamResults>> free_;    // the longest free first
     std::vector<std::unique_ptr<StreamResults>> parked_;  // cannot be told when they are no longer in use
 };

@@ -30,9 +30,7 @@ StreamRouter::StreamRouter(std::shared_ptr<Router> router)
       streams_(streams_of(context_)),
       pool_(std::make_shared<StreamPool>(context_)) {}
 
-StreamRouter::~StreamRouter() {
-    for (const Kept &each : kept_) each.until->wait();
-}
+StreamRouter::~StreamRouter() { finish(); }
 
 std::shared_ptr<RouteScratch> StreamRouter::new_scratch(int64_t rows) const {
     return RouteScratch::create(context_, std::max(rows, kSmallest), router_->gate()->experts(),
@@ -52,7 +50,10 @@ StreamRouter::Work &StreamRouter::work_of(const StreamInput &input, const metal:
     if (found != works_.end()) {
         std::rotate(found, found + 1, works_.end());
     } else {
-        if (works_.size() == kMostStreams) works_.erase(works_.begin());
+        if (works_.size() == kMostStreams) {
+            if (!state.capturing) streams_.finish_all();
+            works_.erase(works_.begin());
+        }
         works_.push_back({state.id, nullptr, {}});
     }
     Work &work = works_.back();
@@ -95,24 +96,35 @@ std::shared_ptr<StreamResults> StreamRouter::route(const StreamInput &input) {
                 encoder, *plan,
                 {.x = x.get(), .gate = &gate, .scratch = scratch.get(), .bias = biased ? &bias : nullptr});
         });
-    metal::commit_on_stream(commands, input.stream);
-    if (commands->status() == MTL::CommandBufferStatusError) {
-        if (!state.capturing) works_.pop_back();  // half a route may have been put on the stream
-        throw_if_failed(commands);
-    }
-    if (state.capturing) {
+    if (state.capturing) {  // before the graph has it, also if the rest fails
         captured_.push_back(captured.scratch);
         captured_.push_back(results);
         if (biased) captured_.push_back(shared(input.bias->resident));
+        metal::commit_on_stream(commands, input.stream);
+        throw_if_failed(commands);
         return results;
     }
-    if (input.keep) keep(input.stream, input.keep);
-    if (biased && work.resident != input.bias->resident) {
-        if (work.resident) keep(input.stream, shared(std::move(work.resident)));
-        work.resident = input.bias->resident;
+    try {
+        metal::commit_on_stream(commands, input.stream);
+        throw_if_failed(commands);
+        if (input.keep) keep(input.stream, input.keep);
+        if (biased && work.resident != input.bias->resident) {
+            if (work.resident) keep(input.stream, shared(std::move(work.resident)));
+            work.resident = input.bias->resident;
+        }
+        if (work.scratch->rows() > kLargestKept) keep(input.stream, std::move(work.scratch));
+    } catch (...) {  // half a route may be on the stream, and what it reads is let go now
+        streams_.finish(input.stream);
+        works_.pop_back();
+        throw;
     }
-    if (work.scratch->rows() > kLargestKept) keep(input.stream, std::move(work.scratch));
     return results;
+}
+
+void StreamRouter::finish() {
+    const std::lock_guard lock(mutex_);
+    for (const Kept &each : kept_) each.until->wait();
+    streams_.finish_all();  // what the streams' working memory is used for
 }
 
 std::vector<std::shared_ptr<void>> StreamRouter::done() {

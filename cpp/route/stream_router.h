@@ -34,7 +34,8 @@ class StreamRouter {
   public:
     // The router's device must have streams.
     explicit StreamRouter(std::shared_ptr<Router> router);
-    ~StreamRouter();  // waits for what it keeps alive
+    ~StreamRouter();  // finishes
+    void finish();    // waits for what it keeps alive, and for all that it has put on streams
 
     // Throws std::invalid_argument, AllocationError, DeviceError.
     std::shared_ptr<StreamResults> route(const StreamInput &input);

@@ -292,7 +292,7 @@ TEST_CASE("x and residents are kept until the stream has passed their call") {
     CHECK(all.told() == Diary{"submit 7"});
     all.streams.capturing = {};
     all.on_streams.reset();
-    CHECK(all.told() == Diary{"host waits for 7"});
+    CHECK(all.told() == Diary{"host waits for 7", "finish all"});
 }
 
 TEST_CASE("a call that fails says why and leaves nothing half done behind") {

@@ -41,14 +41,14 @@ __all__: list[str] = [
 
 class Device:
     """
-    A device that routes: its shaders are compiled when it is made.
+    A device that routes. Its shaders are compiled when it is made; on "cuda" each kernel at its first use.
 
     Args:
         kind: "cpu" (the software device: the shaders' threads run on the processor), "cuda" (an NVIDIA GPU) or
             "metal" (an Apple GPU). None: QWISP_DEVICE, or the best that there is: "metal", else "cuda", else "cpu".
         contract: "off" (every operation rounds on its own, as docs/contract.md section 2 has it) or "compiler"
             (multiplications and additions contract as the compiler likes, for parity with an engine that is built
-            so; Apple GPUs only in effect). None: QWISP_CONTRACT.
+            so). None: QWISP_CONTRACT.
 
     Raises:
         TypeError, ValueError: a kind or contract that does not exist, or an environment variable that is wrong.
@@ -119,7 +119,7 @@ class Device:
         it, the best that this processor runs. A simt_seed implies "simt".
 
         "cuda": "dependent" (a command buffer is a CUDA graph, and a kernel may start before the one before it has ended;
-        compute capability 9.0 or later), "graph" (without that) or "stream" (one launch a dispatch).
+        compute capability 9.0 and a driver for CUDA 12.3, or later), "graph" (without that) or "stream" (one launch a dispatch).
 
         "" on "metal".
 
@@ -713,7 +713,7 @@ class Router:
     @property
     def fuse(self) -> qwisp_native.settings.Fuse:
         """
-        What it was asked: False, True, "auto", "pair", "single" or "last".
+        What it was asked: False, True, "auto" or the name of a variant.
         """
     @property
     def gate(self) -> Gate:

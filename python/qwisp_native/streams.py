@@ -101,7 +101,9 @@ def on_stream(x: object, stream: object, index: int) -> OnStream | None:
     try:
         capsule = x.__dlpack__(stream=told)  # type: ignore[attr-defined]
     except (TypeError, ValueError, RuntimeError, BufferError) as error:
-        dtype = getattr(x, "dtype", "unknown")
+        dtype = str(getattr(x, "dtype", "unknown"))
+        if "float16" in dtype.replace("bfloat16", ""):
+            raise ValueError(f"x: DLPack with stream {told}: {error}") from error
         raise TypeError(f"x: dtype {dtype} through DLPack: {error}; it must be float16") from error
     return OnStream(capsule, target, ordered)
 

@@ -39,7 +39,7 @@ std::vector<KernelText> kernels_in(std::string_view text) {
             const size_t found = text.find(word, at);
             if (found < next) next = found, name = found + word.size();
         }
-        if (!kernels.empty()) kernels.back().body = text.substr(at, next - at);
+        if (!kernels.empty()) kernels.back().body = text.substr(at, text.find("\n}", at) + 2 - at);
         if (next == std::string_view::npos) return kernels;
         const size_t name_end = text.find_first_of(",)", name), open = text.find('{', name);
         if (open == std::string_view::npos) return kernels;
