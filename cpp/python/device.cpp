@@ -11,7 +11,8 @@
 namespace qwisp::python {
 namespace {
 
-constexpr const char *kDeviceDoc = R"(A device that routes. Its shaders are compiled when it is made; on "cuda" each kernel at its first use.
+constexpr const char *kDeviceDoc =
+    R"(A device that routes. Shaders are compiled when it is made, on "cuda" each kernel at first use.
 
 Args:
     kind: "cpu" (the software device: the shaders' threads run on the processor), "cuda" (an NVIDIA GPU) or

@@ -41,7 +41,7 @@ __all__: list[str] = [
 
 class Device:
     """
-    A device that routes. Its shaders are compiled when it is made; on "cuda" each kernel at its first use.
+    A device that routes. Shaders are compiled when it is made, on "cuda" each kernel at first use.
 
     Args:
         kind: "cpu" (the software device: the shaders' threads run on the processor), "cuda" (an NVIDIA GPU) or
