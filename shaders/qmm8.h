@@ -3,8 +3,15 @@
 #include "compat.h"
 #include "route_types.h"
 
-// What one lane's eight columns add: one text, so that a compiler that contracts does so alike everywhere.
-inline float group_term(float scale, float accum, float sum, float bias) { return scale * accum + sum * bias; }
+// What one lane's eight columns add. A compiler that contracts may fuse either product, and not the same one in
+// every kernel; clang's front end fuses the first, so that is what all kernels do.
+inline float group_term(float scale, float accum, float sum, float bias) {
+#if defined(QWISP_CONTRACT_COMPILER)
+    return fma(scale, accum, sum * bias);
+#else
+    return scale * accum + sum * bias;
+#endif
+}
 
 // `logits` receives simd_sum of the experts first .. first + 3, in every lane. All lanes call it.
 inline void qmm8_simdgroup(QWISP_DEVICE(const half) x, QWISP_DEVICE(const uchar) weight,

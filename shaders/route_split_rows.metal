@@ -53,7 +53,7 @@ QWISP_KERNEL_OF(route_top8_rows_wide, kSplitThreads)
 inline uint publishable(half logit) { return is_nan(logit) ? 0x7e00u : uint(as_type<ushort>(logit)); }
 
 // As route_fused_rows_last. One thread publishes both logits in one word and then counts its threadgroup in,
-// so that no barrier is needed between the two. Every threadgroup reads the row's words while its count is
+// so that no barrier is needed between the two. Every threadgroup looks at the row's words while the count is
 // under way: the one that turns out to be the last has most of them by then. Grid (rows, experts / 2).
 QWISP_KERNEL_OF(route_fused_rows_split, kSplitThreads)
 (QWISP_BUFFER(const half, x, kFusedX), QWISP_WEIGHTS(const uchar, weight, kFusedWeight),
@@ -74,9 +74,11 @@ QWISP_KERNEL_OF(route_fused_rows_split, kSplitThreads)
     qmm8_split(x + row * kHidden, weight, scales, biases, kHidden, 1, first, lane, simdgroup, terms, pair);
     uint word[QWISP_WORDS];
     if (simdgroup == 0) {
+        uint before = 0;
         if (lane == 0) {
             const uint own = ~(publishable(pair[0]) | (publishable(pair[1]) << 16));
             atomic_store_explicit(words + row_start + group.y, own, memory_order_relaxed);
+            before = atomic_fetch_add_explicit(arrivals + row, 1u, memory_order_relaxed);
         }
         for (uint q = 0; q < QWISP_WORDS; q++) {
             const uint at = lane + kSimdWidth * q;
@@ -84,7 +86,7 @@ QWISP_KERNEL_OF(route_fused_rows_split, kSplitThreads)
             if (at < row_words) word[q] = atomic_load_explicit(words + row_start + at, memory_order_relaxed);
         }
         if (lane == 0) {
-            arrived[0] = atomic_fetch_add_explicit(arrivals + row, 1u, memory_order_relaxed);
+            arrived[0] = before;
             if (kWriteLogits) {
                 for (uint r = 0; r < kSplitExperts; r++) logits[row * kExperts + first + r] = pair[r];
             }
@@ -95,20 +97,11 @@ QWISP_KERNEL_OF(route_fused_rows_split, kSplitThreads)
 
     if (simdgroup == 0) {
         if (lane == 0) atomic_store_explicit(arrivals + row, 0u, memory_order_relaxed);
-        for (bool complete = false; !complete;) {
-            complete = true;
-            for (uint q = 0; q < QWISP_WORDS; q++) {
-                complete = complete && (word[q] != 0 || lane + kSimdWidth * q >= row_words);
-            }
-            for (uint q = 0; q < QWISP_WORDS && !complete; q++) {  // all in flight together
-                const uint at = lane + kSimdWidth * q;
-                if (at < row_words) word[q] = atomic_load_explicit(words + row_start + at, memory_order_relaxed);
-            }
-        }
         for (uint q = 0; q < QWISP_WORDS; q++) {
             const uint at = lane + kSimdWidth * q;
             half low = half(QWISP_NEGATIVE_INFINITY), high = low;
             if (at < row_words) {
+                while (word[q] == 0) word[q] = atomic_load_explicit(words + row_start + at, memory_order_relaxed);
                 atomic_store_explicit(words + row_start + at, 0u, memory_order_relaxed);
                 low = as_type<half>(ushort(~word[q] & 0xffffu));
                 high = as_type<half>(ushort(~word[q] >> 16));

@@ -30,7 +30,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(os.environ["QWISP_CACHE_DIR"], ignore_errors=True)
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if "cuda" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.cuda)
     for name in ("slow", "qemu"):
         if name in (config.getoption("-m") or ""):
             continue

@@ -150,6 +150,7 @@ def remap(context: Context) -> Checks:
     device = context.device
     rng = context.rng("gc-remap")
     case = dense(rng, 5, EXPERTS, HIDDEN)
+    before = dense(rng, 8, EXPERTS, HIDDEN)
     handle = case.gate(device)
     pair = route(handle, case.x, TOP_K, PAIR)
     permutation = rng.permutation(EXPERTS).astype(np.int32)
@@ -161,13 +162,13 @@ def remap(context: Context) -> Checks:
         for kind, given in (("array", table), ("buffer", device.buffer(table))):
             for variant in (PAIR, *context.variants(TOP_K)):
                 scratch = qn.RouteScratch(device, rows=8, experts=EXPERTS, top_k=TOP_K)
-                scratch.inds[...] = NO_ID
+                encode(device, [Layer(handle, before.x, scratch, PAIR)])
+                beyond = scratch.inds[5:].copy()
                 encode(device, [Layer(handle, case.x, scratch, variant, {"remap": given})])
                 want = pair | {"inds": table[pair["inds"]]}
                 got = scratch_rows(scratch, 5)
                 if variant != PAIR:
                     del want["logits"], got["logits"]
-                beyond = np.full((3, TOP_K), NO_ID, np.int32)
                 told = differences(got, want) or difference("rows beyond M", scratch.inds[5:], beyond)
                 yield f"{name} {kind} {variant}", told
     scratch = qn.RouteScratch(device, rows=8, experts=EXPERTS, top_k=TOP_K)
