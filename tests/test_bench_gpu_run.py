@@ -171,9 +171,11 @@ def test_commands_name_what_exists(tmp_path: Path) -> None:
             if word.startswith(str(gpu_run.ROOT)):
                 assert Path(word).exists(), word
         if stage.name == "tests":
-            assert command[-1] == str(gpu_run.ROOT / "tests") and "cuda" in command
+            assert command[-1] == str(gpu_run.ROOT / "tests")
+            assert "cuda" in command
             ignored = [word.removeprefix("--ignore=") for word in command if word.startswith("--ignore=")]
-            assert len(ignored) == 2 and all(Path(word).exists() for word in ignored)
+            assert len(ignored) == 2
+            assert all(Path(word).exists() for word in ignored)
 
 
 @pytest.mark.skipif(not _core.why_no_cuda_device(), reason="there is a cuda device")
