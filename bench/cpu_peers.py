@@ -25,10 +25,9 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
-from importlib import metadata
 from pathlib import Path
 
-from peers import FAMILIES, TOP_K, report
+from peers import FAMILIES, TOP_K, report, versions
 from peers.measure import EXPERTS, HIDDEN, Job, Outcome, measure
 
 import qwisp_native as qn
@@ -110,18 +109,12 @@ def machine() -> dict[str, object]:
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "")
-    versions = {"qwisp_native": qn.__version__}
-    for name in DISTRIBUTIONS:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return {
         "processor": model or platform.processor(),
         "cores": os.cpu_count(),
         "system": f"{platform.system()} {platform.machine()}",
         "device": qn.Device("cpu").name,
-        "versions": versions,
+        "versions": versions(DISTRIBUTIONS),
     }
 
 

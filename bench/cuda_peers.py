@@ -25,14 +25,13 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from atomic import write_json
 from gpu_peers import FAMILIES, report
 from gpu_peers.measure import Job, Outcome, measure
-from peers import TOP_K
+from peers import TOP_K, versions
 from peers.measure import EXPERTS, HIDDEN
 
 import qwisp_native as qn
@@ -74,12 +73,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def machine(device: qn.Device) -> dict[str, Any]:
     """What a reader must know to compare."""
-    versions = {"qwisp_native": qn.__version__}
-    for name in DISTRIBUTIONS:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     told = ""
     if shutil.which("nvidia-smi"):
         fields = "name,driver_version,clocks.sm,clocks.mem,power.draw,temperature.gpu"
@@ -89,7 +82,7 @@ def machine(device: qn.Device) -> dict[str, Any]:
         "gpu": device.name,
         "nvidia-smi": told,
         "platform": platform.platform(),
-        "versions": versions,
+        "versions": versions(DISTRIBUTIONS),
         "shader_sha256": device.shader_sha256,
     }
 

@@ -53,8 +53,8 @@ QWISP_KERNEL_OF(route_top8_rows_wide, kSplitThreads)
 inline uint publishable(half logit) { return is_nan(logit) ? 0x7e00u : uint(as_type<ushort>(logit)); }
 
 // As route_fused_rows_last. One thread publishes both logits in one word and then counts its threadgroup in,
-// so that no barrier is needed between the two. Every threadgroup looks at the row's words while the count is
-// under way: the one that turns out to be the last has most of them by then. Grid (rows, experts / 2).
+// so that no barrier is needed between the two. Every threadgroup reads the row's words right after its count:
+// the one that turns out to be the last has most of them by then. Grid (rows, experts / 2).
 QWISP_KERNEL_OF(route_fused_rows_split, kSplitThreads)
 (QWISP_BUFFER(const half, x, kFusedX), QWISP_WEIGHTS(const uchar, weight, kFusedWeight),
  QWISP_WEIGHTS(const half, scales, kFusedScales), QWISP_WEIGHTS(const half, biases, kFusedBiases),

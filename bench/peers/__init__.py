@@ -7,12 +7,14 @@ would. To add one: a module with PEERS here, its name in FAMILIES, a row in docs
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import metadata
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import qwisp_native as qn
 from qwisp_native.quantize import GROUP, QuantizedGate
 
 TOP_K = 8
@@ -26,6 +28,17 @@ FAMILIES = {
     "ggml": "with_ggml",
 }
 """A name for the command line, and the module here."""
+
+
+def versions(distributions: Iterable[str]) -> dict[str, str]:
+    """The package's version, and those of the distributions that are installed."""
+    found = {"qwisp_native": qn.__version__}
+    for name in distributions:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
 
 
 class Peer:

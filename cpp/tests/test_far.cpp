@@ -4,7 +4,7 @@
 #include <atomic>
 #include <set>
 
-#include "metal_runtime/drivers/cpu/cpu_driver.h"
+#include "cpu_backed_driver.h"
 #include "metal_runtime/software_device.h"
 #include "route/commands.h"
 #include "route_fixture.h"
@@ -16,7 +16,7 @@ using namespace qwisp::test;
 
 namespace {
 
-class WatchedDriver final : public metal::Driver {
+class WatchedDriver final : public CpuBackedDriver {
   public:
     explicit WatchedDriver(bool unified) : unified_(unified) {}
 
@@ -26,17 +26,6 @@ class WatchedDriver final : public metal::Driver {
         metal::Limits limits = cpu_.limits();
         limits.unified_memory = unified_;
         return limits;
-    }
-    std::unique_ptr<metal::Memory> allocate(size_t length, metal::Storage storage) override {
-        return cpu_.allocate(length, storage);
-    }
-    std::unique_ptr<metal::Memory> wrap(void *contents, size_t length) override {
-        return cpu_.wrap(contents, length);
-    }
-    std::unique_ptr<metal::Module> compile(std::string_view text,
-                                           const std::map<std::string, std::string> &macros,
-                                           std::string *error) override {
-        return cpu_.compile(text, macros, error);
     }
     std::string run(const std::vector<metal::Command> &commands) override {
         for (const metal::Command &command : commands) {
@@ -57,7 +46,6 @@ class WatchedDriver final : public metal::Driver {
     std::atomic<int> blits = 0;
 
   private:
-    metal::CpuDriver cpu_;
     const bool unified_;
 };
 

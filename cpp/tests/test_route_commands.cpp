@@ -1,9 +1,9 @@
 // What a route encodes, command by command, and how it takes a device that fails.
 #include <atomic>
 
+#include "cpu_backed_driver.h"
 #include "metal_runtime/device/recording.h"
 #include "metal_runtime/device/testing.h"
-#include "metal_runtime/drivers/cpu/cpu_driver.h"
 #include "metal_runtime/software_device.h"
 #include "route_fixture.h"
 
@@ -116,31 +116,14 @@ RecordedCommand fused(const char *kernel, bool all, std::array<uint64_t, 3> grou
 }
 
 // A cpu device whose command buffers fail on request.
-class FailingDriver : public metal::Driver {
+class FailingDriver final : public CpuBackedDriver {
   public:
     std::atomic<bool> failing = false;
 
-    std::string_view name() const override { return cpu_.name(); }
-    std::string_view device_name() const override { return cpu_.device_name(); }
-    metal::Limits limits() const override { return cpu_.limits(); }
-    std::unique_ptr<metal::Memory> allocate(size_t length, metal::Storage storage) override {
-        return cpu_.allocate(length, storage);
-    }
-    std::unique_ptr<metal::Memory> wrap(void *contents, size_t length) override {
-        return cpu_.wrap(contents, length);
-    }
-    std::unique_ptr<metal::Module> compile(std::string_view text,
-                                           const std::map<std::string, std::string> &macros,
-                                           std::string *error) override {
-        return cpu_.compile(text, macros, error);
-    }
     std::string run(const std::vector<metal::Command> &commands) override {
         const std::string fault = cpu_.run(commands);
         return failing ? "the cable was pulled" : fault;
     }
-
-  private:
-    metal::CpuDriver cpu_;
 };
 
 }  // namespace

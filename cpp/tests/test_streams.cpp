@@ -2,7 +2,7 @@
 // bits, and which memory is used when.
 #include <set>
 
-#include "metal_runtime/drivers/cpu/cpu_driver.h"
+#include "cpu_backed_driver.h"
 #include "metal_runtime/software_device.h"
 #include "route/stream_router.h"
 #include "route_fixture.h"
@@ -68,7 +68,7 @@ class FakeStreams final : public metal::Streams {
     metal::CpuDriver &cpu_;
 };
 
-class StreamDriver final : public metal::Driver {
+class StreamDriver final : public CpuBackedDriver {
   public:
     std::string_view name() const override { return "streams"; }
     std::string_view device_name() const override { return "CPU with streams"; }
@@ -77,24 +77,8 @@ class StreamDriver final : public metal::Driver {
         limits.unified_memory = false;
         return limits;
     }
-    std::unique_ptr<metal::Memory> allocate(size_t length, metal::Storage storage) override {
-        return cpu_.allocate(length, storage);
-    }
-    std::unique_ptr<metal::Memory> wrap(void *contents, size_t length) override {
-        return cpu_.wrap(contents, length);
-    }
-    std::unique_ptr<metal::Module> compile(std::string_view text,
-                                           const std::map<std::string, std::string> &macros,
-                                           std::string *error) override {
-        return cpu_.compile(text, macros, error);
-    }
-    std::string run(const std::vector<metal::Command> &commands) override { return cpu_.run(commands); }
     metal::Streams *streams() override { return &fake; }
 
-  private:
-    metal::CpuDriver cpu_;
-
-  public:
     FakeStreams fake{cpu_};
 };
 

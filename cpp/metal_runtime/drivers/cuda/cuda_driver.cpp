@@ -12,11 +12,11 @@ namespace qwisp::metal {
 namespace {
 
 constexpr const char *kContractMacro = "QWISP_CONTRACT_COMPILER";
-constexpr int kDependentArch = 90, kDependentDriver = 12030;  // CUDA 12.3 captures such launches in graphs
+constexpr int kDependentDriver = 12030;  // CUDA 12.3 captures such launches in graphs
 
 bool takes_dependent(const cuda::Gpu &gpu) {
     int version = 0;
-    return gpu.arch() >= kDependentArch && cuda::api()->driver_version(&version) == cuda::kSuccess &&
+    return gpu.arch() >= cuda::kDependentArch && cuda::api()->driver_version(&version) == cuda::kSuccess &&
            version >= kDependentDriver;
 }
 

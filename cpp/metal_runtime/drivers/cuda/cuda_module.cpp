@@ -11,7 +11,6 @@
 namespace qwisp::metal {
 namespace {
 
-constexpr int kDependentArch = 90;  // griddepcontrol
 constexpr const char *kHeaderName = "msl_cuda.h";
 
 std::string value_text(const std::variant<bool, uint32_t, float> &value) {
@@ -115,7 +114,7 @@ std::unique_ptr<Kernel> CudaModule::specialise(std::string_view name, const Cons
         return nullptr;
     }
     const bool overlaps =
-        arch_ >= kDependentArch && kernel->body.find("QWISP_LET_NEXT_START()") != std::string::npos;
+        arch_ >= cuda::kDependentArch && kernel->body.find("QWISP_LET_NEXT_START()") != std::string::npos;
     std::vector<bool> early;
     for (const Argument &argument : info->arguments) {
         const bool is_weights =

@@ -8,6 +8,8 @@
 
 namespace qwisp::metal::cuda {
 
+inline constexpr int kDependentArch = 90;  // from here on a kernel may start early: griddepcontrol
+
 class Gpu {
   public:
     // Reads properties only: no context is made, so no memory of the device is taken.
