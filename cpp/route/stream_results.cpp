@@ -34,15 +34,16 @@ void StreamResults::hand_to(metal::Stream other) {
     const std::lock_guard lock(mutex_);
     metal::StreamState here, there;
     throw_if(streams_.inspect(other, &there));
-    if (there.id == state_.id) return;
+    if (there.id == state_.id && (!there.capturing || other == stream_)) return;
     throw_if(streams_.inspect(stream_, &here));
     // What is captured cannot wait for what is not, nor the other way round.
-    const bool captured_now = state_.capturing && here.capturing;
+    const bool captured_now =
+        state_.capturing && here.id == state_.id && (!there.capturing || there.id == state_.id);
     if ((here.capturing || there.capturing) && !captured_now) {
         throw std::invalid_argument(
-            "stream: a graph is being captured, but this array was made outside of that capture and on "
-            "another "
-            "stream; hand it over before the capture");
+            "stream: a graph is being captured, but this array was made outside of that capture; hand it "
+            "over "
+            "before the capture");
     }
     if (here.id != state_.id) {  // no mark can be made there
         throw_if(streams_.finish_all());

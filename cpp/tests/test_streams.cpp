@@ -32,7 +32,8 @@ class FakeStreams final : public metal::Streams {
     std::string inspect(metal::Stream stream, metal::StreamState *state) override {
         if (stream == 0) return "no stream 0";
         const auto own = ids.find(stream);
-        *state = {own == ids.end() ? stream + 1000 : own->second, capturing.count(stream) != 0};
+        const bool is_capturing = capturing.count(stream) != 0;
+        *state = {is_capturing ? capture : own == ids.end() ? stream + 1000 : own->second, is_capturing};
         return {};
     }
     std::string submit(const std::vector<metal::Command> &commands, metal::Stream stream) override {
@@ -60,6 +61,7 @@ class FakeStreams final : public metal::Streams {
 
     Diary diary;
     std::set<metal::Stream> capturing;
+    uint64_t capture = 5000;                // the id of the present one
     std::map<metal::Stream, uint64_t> ids;  // of handles that mean another stream now
     std::string fault;
     bool all_passed = false;
@@ -206,6 +208,15 @@ TEST_CASE("what is captured has memory of its own for ever") {
     CHECK(mentions(message<std::invalid_argument>([&] { before->hand_to(9); }), {"stream", "captured"}));
     CHECK(mentions(message<std::invalid_argument>([&] { captured->hand_to(9); }), {"stream", "captured"}));
     CHECK(message<std::invalid_argument>([&] { before->hand_to(7); }) == "no error");
+    all.streams.capturing = {7, 9};
+    CHECK(mentions(message<std::invalid_argument>([&] { before->hand_to(7); }), {"stream", "captured"}));
+    all.told();
+    captured->hand_to(7);
+    CHECK(all.told().empty());
+    captured->hand_to(9);  // a fork of the same capture
+    CHECK(all.told() == Diary{"mark 7", "9 waits for 7"});
+    all.streams.capture++;
+    CHECK(mentions(message<std::invalid_argument>([&] { captured->hand_to(7); }), {"stream", "captured"}));
     all.streams.capturing = {};
     for (int i = 0; i < 5; ++i) CHECK(seen.count(address(all.route(7))) == 0);
     all.told();

@@ -21,7 +21,7 @@ class Mark {
 };
 
 struct StreamState {
-    uint64_t id = 0;         // of no other stream that there ever was
+    uint64_t id = 0;         // of no other stream that there ever was; while capturing, of the capture
     bool capturing = false;  // its work is being recorded into a graph, not run
 };
 

@@ -475,7 +475,10 @@ EXPORT Result cuEventElapsedTime(float *milliseconds, EventHandle start, EventHa
 
 // What only streams of others need is there to be found, no more.
 EXPORT Result cuStreamGetId(StreamHandle, unsigned long long *) { return kNotSupported; }
-EXPORT Result cuStreamIsCapturing(StreamHandle, int *) { return kNotSupported; }
+EXPORT Result cuStreamGetCaptureInfo_v2(StreamHandle, int *, unsigned long long *, GraphHandle *,
+                                        const void **, size_t *) {
+    return kNotSupported;
+}
 EXPORT Result cuStreamWaitEvent(StreamHandle, EventHandle, unsigned) { return kNotSupported; }
 EXPORT Result cuCtxSynchronize() { return kNotSupported; }
 EXPORT Result cuEventQuery(EventHandle) { return kNotSupported; }

@@ -69,7 +69,7 @@ struct Loaded {
         library.load(api.stream_destroy, "cuStreamDestroy_v2");
         library.load(api.stream_wait, "cuStreamSynchronize");
         library.load(api.stream_id, "cuStreamGetId");
-        library.load(api.stream_capturing, "cuStreamIsCapturing");
+        library.load(api.stream_capture, "cuStreamGetCaptureInfo_v2");
         library.load(api.stream_await, "cuStreamWaitEvent");
         library.load(api.context_wait, "cuCtxSynchronize");
         library.load(api.event_create, "cuEventCreate");

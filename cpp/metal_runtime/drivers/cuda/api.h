@@ -89,7 +89,8 @@ struct Api {
     Result (*stream_destroy)(StreamHandle);
     Result (*stream_wait)(StreamHandle);
     Result (*stream_id)(StreamHandle, unsigned long long *);
-    Result (*stream_capturing)(StreamHandle, int *);
+    Result (*stream_capture)(StreamHandle, int *, unsigned long long *, GraphHandle *, const void **,
+                             size_t *);
     Result (*stream_await)(StreamHandle, EventHandle, unsigned);
     Result (*context_wait)();
     Result (*event_create)(EventHandle *, unsigned);

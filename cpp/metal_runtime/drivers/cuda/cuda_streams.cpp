@@ -8,6 +8,8 @@ namespace {
 using cuda::api;
 using cuda::kSuccess;
 
+constexpr uint64_t kOfCapture = uint64_t(1) << 63;  // captures and streams are numbered apart
+
 cuda::StreamHandle handle(Stream stream) { return reinterpret_cast<cuda::StreamHandle>(stream); }
 
 class CudaMark final : public Mark {
@@ -43,12 +45,15 @@ std::string CudaStreams::inspect(Stream stream, StreamState *state) {
     const cuda::Current current(*gpu_);
     if (!current) return current.error();
     unsigned long long id = 0;
-    int capturing = cuda::kCaptureNone;
-    std::string error = gpu_->check("asking for a stream's id", api()->stream_id(handle(stream), &id));
-    if (!error.empty()) return error;
-    error = gpu_->check("asking whether a stream is capturing",
-                        api()->stream_capturing(handle(stream), &capturing));
-    *state = {id, capturing != cuda::kCaptureNone};
+    int status = cuda::kCaptureNone;
+    std::string error =
+        gpu_->check("asking whether a stream is capturing",
+                    api()->stream_capture(handle(stream), &status, &id, nullptr, nullptr, nullptr));
+    const bool capturing = status != cuda::kCaptureNone;
+    if (error.empty() && !capturing) {  // a capturing stream refuses to tell its own
+        error = gpu_->check("asking for a stream's id", api()->stream_id(handle(stream), &id));
+    }
+    *state = {capturing ? id | kOfCapture : id, capturing};
     return error;
 }
 
