@@ -122,7 +122,7 @@ def _read(file: Path) -> Iterator[tuple[Machine, Verdict]]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         entries = content["verdicts"] if content["format"] == FORMAT else []
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # the last of deeply nested JSON
         return
     for entry in entries if isinstance(entries, list) else []:
         if parsed := _parse(entry):
