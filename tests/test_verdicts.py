@@ -107,7 +107,9 @@ ENTRY = {"machine": {}, "shape": [2, 512, 16, 4], "variant": "single"}
         '{"format": 1, "verdicts": [7, null, {}, []]}',
         json.dumps({"format": 1, "verdicts": [ENTRY]}),
         "\0",
+        "[" * 100_000,
     ],
+    ids=lambda text: repr(text[:30]),
 )
 def test_a_broken_file_counts_as_empty_and_is_replaced(device: qn.Device, file: Path, content: str) -> None:
     file.parent.mkdir()

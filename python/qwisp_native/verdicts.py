@@ -24,6 +24,7 @@ from ._core import __version__
 from .settings import VARIANTS, cache_folder
 
 FORMAT = 1
+_NEW = ".new"
 
 Decision = Literal["GO", "NO-GO", "VOID"]
 Shape = tuple[int, int, int, int]
@@ -112,6 +113,8 @@ def store(here: Machine, found: Iterable[Verdict]) -> Path:
     new = {(here, verdict.shape): verdict for verdict in found if verdict.decision != "VOID"}
     file.parent.mkdir(parents=True, exist_ok=True)
     with _locked(file.with_suffix(".lock")):
+        for left in file.parent.glob(f"{file.name}*{_NEW}"):  # by a process that was killed
+            left.unlink()
         merged = {(key, verdict.shape): verdict for key, verdict in _read(file)} | new
         entries = [{"machine": asdict(key), **asdict(verdict)} for (key, _), verdict in merged.items()]
         _replace(file, json.dumps({"format": FORMAT, "verdicts": entries}, indent=1) + "\n")
@@ -152,7 +155,7 @@ def _locked(file: Path) -> Iterator[None]:
 
 
 def _replace(file: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=file.name, suffix=".new")
+    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=file.name, suffix=_NEW)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(text)

@@ -182,7 +182,7 @@ def read(path: Path) -> Report:
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
         found = (report["kind"], report["format"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{path}: not a report of `qwisp-native bench`") from error
     if found != (KIND, FORMAT):
         raise ValueError(f"{path}: a report of format {found[1]!r}, but this version reads format {FORMAT}")

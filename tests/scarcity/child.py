@@ -1,0 +1,131 @@
+"""Run by tests/test_scarcity.py under scarce.cpp: `child.py KIND REST KERNELS STEP` refuses each request in turn."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import gc
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+
+import qwisp_native as qn
+from qwisp_native.settings import VARIANTS
+from small import EXPERTS, TOP_K, layer, rows, same
+
+faulthandler.enable()
+KINDS = {"memory": 0, "threads": 1}
+ERRORS = {"memory": (MemoryError, qn.DeviceError), "threads": (RuntimeError, qn.DeviceError, MemoryError)}
+MOST = 3000
+
+device = qn.Device("cpu")
+gate = layer().gate(device)
+router = qn.Router(gate, TOP_K, fuse="last")
+x = rows(3)
+want = router(x)
+bias = qn.RouteBias(np.arange(EXPERTS, dtype=np.int32) % 2, 0.5)
+biased = qn.Router(gate, TOP_K)(x, bias=bias)
+
+
+def make_device() -> None:
+    made = qn.Device("cpu")
+    made.command_buffer()
+
+
+def make_gate() -> None:
+    layer().gate(device)
+    qn.Gate.quantize(device, np.ones((EXPERTS, 512), np.float16))
+
+
+def make_objects() -> None:
+    device.buffer(x)
+    device.buffer(x, private=True)
+    device.empty(8, np.int32)
+    qn.RouteScratch(device, 3, EXPERTS, TOP_K)
+    qn.RouteBias(np.zeros(EXPERTS, np.int32), 1.0)
+    qn.plan(device, 3, 512, EXPERTS, TOP_K)
+
+
+def route() -> None:
+    for fuse in VARIANTS:
+        assert same(qn.Router(gate, TOP_K, fuse=fuse)(x), want)
+    assert same(qn.Router(gate, TOP_K, fuse="single")(x, bias=bias), biased)
+
+
+def route_anew() -> None:
+    """On a device that has made no pipeline and no thread yet."""
+    fresh = qn.Device("cpu")
+    fresh.kernels = device.kernels
+    assert same(qn.Router(layer().gate(fresh), TOP_K, fuse="last")(x), want)
+
+
+def encode() -> None:
+    scratch = qn.RouteScratch(device, 3, EXPERTS, TOP_K)
+    commands = device.command_buffer()
+    with commands.compute_encoder(concurrent=True) as encoder:
+        qn.encode_moe_route_rows(encoder, device.buffer(x), gate, scratch, rows=3, fuse="pair")
+        encoder.memory_barrier()
+        qn.encode_moe_route_rows(encoder, device.buffer(x), gate, scratch, rows=3, fuse="single")
+    commands.commit()
+    commands.wait_until_completed()
+    assert same((scratch.inds, scratch.scores), want)
+
+
+def in_flight() -> None:
+    """Nobody waits: the queue's own thread runs them."""
+    held = []
+    for _ in range(3):
+        scratch = qn.RouteScratch(device, 3, EXPERTS, TOP_K)
+        commands = device.command_buffer()
+        with commands.compute_encoder() as encoder:
+            qn.encode_moe_route_rows(encoder, device.buffer(x), gate, scratch, rows=3, fuse="last")
+        commands.commit()
+        held.append((commands, scratch))
+    for commands, scratch in held:
+        while commands.status not in {"completed", "error"}:
+            pass
+        commands.wait_until_completed()
+        assert same((scratch.inds, scratch.scores), want)
+
+
+STEPS: dict[str, Callable[[], None]] = {
+    each.__name__: each for each in (make_device, make_gate, make_objects, route, route_anew, encode, in_flight)
+}
+
+
+def main(kind: str, rest: bool, kernels: str, name: str) -> None:
+    scarce = ctypes.CDLL(None)
+    assert scarce.scarce_watch() >= 2, "the module and the C++ library are not both found"
+    if kernels:
+        device.kernels = kernels
+    step, failed = STEPS[name], 0
+    step()
+    for number in range(1, MOST):
+        error = None
+        scarce.scarce_fail(KINDS[kind], number, rest)
+        try:
+            step()
+        except ERRORS[kind] as caught:
+            error = caught
+        refused = scarce.scarce_refused(KINDS[kind])
+        scarce.scarce_fail(KINDS[kind], 0, 0)
+        assert error is None or str(error) or isinstance(error, MemoryError), f"{number}: says nothing: {error!r}"
+        failed += error is not None
+        if error is not None:
+            print(f"{number}: {type(error).__name__}: {error}")
+        del error
+        gc.collect()
+        assert same(router(x), want), f"{number}: the next call"
+        step()  # what failed goes well now
+        if not refused:
+            print(f"refused {number - 1}, of which {failed} were errors")
+            return
+    raise SystemExit(f"{MOST} requests, and no end")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2] == "rest", sys.argv[3], sys.argv[4])
