@@ -1,4 +1,4 @@
-"""Where files cannot be written as they should: killed writers, a full disk, a read-only home. Nothing is lost."""
+"""Killed writers, a full disk, a read-only home, two that tune: nothing is lost, and the next call works."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def run(code: str, folder: Path) -> tuple[str, str]:
 
 
 def test_killed_while_storing(tmp_path: Path) -> None:
-    """A reader sees a whole file, nothing that was stored goes, and no lock or half-written file stays behind."""
+    """A reader sees a whole file, nothing that was stored goes, no lock or half-written file is left."""
     code = """
 for number in range(1, 100_000):
     verdicts.store(HERE, [verdict(number)] + [verdict(100_000 + i) for i in range(200)])
@@ -161,6 +161,12 @@ def test_two_processes_tune(tmp_path: Path) -> None:
     assert [code for _, _, code in ended] == [0, 0], ended
     device = qn.Device("cpu")
     here = verdicts.machine(device.kind, device.name, device.contract, device.shader_sha256)
-    content = json.loads((tmp_path / "verdicts.json").read_text()) if (tmp_path / "verdicts.json").exists() else {}
-    shapes = [tuple(entry["shape"]) for entry in content.get("verdicts", []) if entry["machine"]["name"] == here.name]
+    content = (
+        json.loads((tmp_path / "verdicts.json").read_text()) if (tmp_path / "verdicts.json").exists() else {}
+    )
+    shapes = [
+        tuple(entry["shape"])
+        for entry in content.get("verdicts", [])
+        if entry["machine"]["name"] == here.name
+    ]
     assert len(shapes) == len(set(shapes)) <= 1

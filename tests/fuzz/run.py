@@ -116,6 +116,10 @@ def fuzz(
                 tqdm.write(f"{batch.target}, seed {batch.seed}: {batch.found}; see {file}", file=sys.stdout)
             bar.set_postfix_str(f"{sum(done.values())} examples, {findings} findings")
             bar.update(max(0, round(60 * minutes - max(0, end - time.monotonic())) - bar.n))
+            if bar.disable:  # no terminal: a line a batch instead
+                print(
+                    f"{batch.target} {batch.seed}: {batch.examples} examples, {batch.cpu_s:.0f} s", flush=True
+                )
     for target in targets:
         minutes = cpu[target] / 60
         print(f"{target}: {batches[target]} batches, {done[target]} examples, {minutes:.2f} CPU minutes")
@@ -131,7 +135,7 @@ def main() -> int:
     listed = "\n".join(f"  {name}: {what}" for name, what in TARGETS.items())
     parser.add_argument("--only", default=",".join(TARGETS), metavar="A,B", help=f"these targets\n{listed}")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="batches at a time (1)")
-    parser.add_argument("--examples", type=int, default=300, metavar="N", help="in a batch (300)")
+    parser.add_argument("--examples", type=int, default=100, metavar="N", help="in a batch (100)")
     parser.add_argument("--seed", type=int, metavar="S", help="one batch of each target, with this seed")
     parser.add_argument("--limit", type=float, default=1800, metavar="S", help="seconds for a batch (1800)")
     parser.add_argument(

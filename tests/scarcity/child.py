@@ -1,4 +1,4 @@
-"""Run by tests/test_scarcity.py under scarce.cpp: `child.py KIND REST KERNELS STEP` refuses each request in turn."""
+"""Under scarce.cpp: `child.py KIND HOW KERNELS STEP` refuses each request in turn (test_scarcity.py)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import faulthandler
 import gc
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -75,14 +76,14 @@ def encode() -> None:
     assert same((scratch.inds, scratch.scores), want)
 
 
-def in_flight() -> None:
+def in_flight(on: qn.Device = device, through: qn.Gate = gate) -> None:
     """Nobody waits: the queue's own thread runs them."""
     held = []
-    for _ in range(3):
-        scratch = qn.RouteScratch(device, 3, EXPERTS, TOP_K)
-        commands = device.command_buffer()
+    for _ in range(2):
+        scratch = qn.RouteScratch(on, 3, EXPERTS, TOP_K)
+        commands = on.command_buffer()
         with commands.compute_encoder() as encoder:
-            qn.encode_moe_route_rows(encoder, device.buffer(x), gate, scratch, rows=3, fuse="last")
+            qn.encode_moe_route_rows(encoder, on.buffer(x), through, scratch, rows=3, fuse="last")
         commands.commit()
         held.append((commands, scratch))
     for commands, scratch in held:
@@ -92,8 +93,33 @@ def in_flight() -> None:
         assert same((scratch.inds, scratch.scores), want)
 
 
+def in_flight_anew() -> None:
+    fresh = qn.Device("cpu")
+    in_flight(fresh, layer().gate(fresh))
+
+
+@lru_cache
+def large() -> tuple[qn.Router, np.ndarray, tuple[np.ndarray, ...]]:
+    rng = np.random.default_rng(0)
+    dense, many = (rng.normal(0, 1, shape).astype(np.float16) for shape in ((256, 2048), (16, 2048)))
+    made = qn.Router(qn.Gate.quantize(device, dense))
+    device.threads = 1
+    return made, many, made(many)
+
+
+def route_large() -> None:
+    """So much work that it is shared out among threads."""
+    made, many, wanted = large()
+    device.threads = 3
+    assert same(made(many), wanted)
+
+
 STEPS: dict[str, Callable[[], None]] = {
-    each.__name__: each for each in (make_device, make_gate, make_objects, route, route_anew, encode, in_flight)
+    each.__name__: each
+    for each in [
+        *(make_device, make_gate, make_objects, encode, in_flight, in_flight_anew),
+        *(route, route_anew, route_large),
+    ]
 }
 
 
@@ -103,7 +129,10 @@ def main(kind: str, rest: bool, kernels: str, name: str) -> None:
     if kernels:
         device.kernels = kernels
     step, failed = STEPS[name], 0
-    step()
+    large()
+    if kind != "threads":  # a thread is made once
+        step()
+    gc.freeze()  # what is here now need not be gone through each time
     for number in range(1, MOST):
         error = None
         scarce.scarce_fail(KINDS[kind], number, rest)
@@ -113,7 +142,9 @@ def main(kind: str, rest: bool, kernels: str, name: str) -> None:
             error = caught
         refused = scarce.scarce_refused(KINDS[kind])
         scarce.scarce_fail(KINDS[kind], 0, 0)
-        assert error is None or str(error) or isinstance(error, MemoryError), f"{number}: says nothing: {error!r}"
+        assert error is None or str(error) or isinstance(error, MemoryError), (
+            f"{number}: says nothing: {error!r}"
+        )
         failed += error is not None
         if error is not None:
             print(f"{number}: {type(error).__name__}: {error}")
