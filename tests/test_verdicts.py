@@ -130,6 +130,12 @@ def test_a_broken_file_counts_as_empty_and_is_replaced(device: qn.Device, file: 
         ("variant", "triple"),
         ("variant", None),
         ("surplus", 1),
+        ("decision", ["GO"]),
+        ("decision", "VOID"),
+        ("candidate", 3),
+        ("speed_up", None),
+        ("low", "1.0"),
+        ("high", 10**400),
     ],
 )
 def test_a_broken_entry_is_passed_over(device: qn.Device, file: Path, name: str, value: Any) -> None:

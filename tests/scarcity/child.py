@@ -76,6 +76,32 @@ def encode() -> None:
     assert same((scratch.inds, scratch.scores), want)
 
 
+def encode_anyway() -> None:
+    """Whoever goes on after a MemoryError runs the whole route or nothing of it."""
+    scratch = qn.RouteScratch(device, 3, EXPERTS, TOP_K)
+    scratch.logits[...] = 7
+    scratch.inds[...] = -1
+    commands = device.command_buffer()
+    encoder = commands.compute_encoder()
+    failed = None
+    try:
+        qn.encode_moe_route_rows(encoder, device.buffer(x), gate, scratch, rows=3, fuse="pair")
+    except MemoryError as error:
+        failed = error
+    encoder.end_encoding()
+    try:
+        commands.commit()
+    except RuntimeError as error:
+        assert failed is not None, error
+        assert "memory ran out" in str(error), error
+    else:
+        commands.wait_until_completed()
+        ran = (scratch.inds >= 0).all() and (scratch.logits != 7).any()
+        assert ran if failed is None else (scratch.inds == -1).all() and (scratch.logits == 7).all()
+    if failed is not None:
+        raise failed
+
+
 def in_flight(on: qn.Device = device, through: qn.Gate = gate) -> None:
     """Nobody waits: the queue's own thread runs them."""
     held = []
@@ -117,7 +143,7 @@ def route_large() -> None:
 STEPS: dict[str, Callable[[], None]] = {
     each.__name__: each
     for each in [
-        *(make_device, make_gate, make_objects, encode, in_flight, in_flight_anew),
+        *(make_device, make_gate, make_objects, encode, encode_anyway, in_flight, in_flight_anew),
         *(route, route_anew, route_large),
     ]
 }
