@@ -8,6 +8,7 @@ run ends with status 1. To add a target: a module in this folder with TESTS, and
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import signal
 import subprocess
@@ -42,13 +43,24 @@ class Batch:
     report: str
 
 
-def run_batch(target: str, seed: int, examples: int, limit_s: float) -> Batch:
+def sanitized() -> dict[str, str]:
+    """The environment of a package that was built with QWISP_SANITIZE=address, by g++."""
+    find = ["g++", "-print-file-name=libasan.so", "-print-file-name=libstdc++.so"]
+    libraries = [subprocess.check_output([find[0], each], text=True).strip() for each in find[1:]]
+    options = "detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=4096"
+    return {"LD_PRELOAD": " ".join(libraries), "ASAN_OPTIONS": options}
+
+
+def run_batch(
+    target: str, seed: int, examples: int, limit_s: float, environment: dict[str, str] | None = None
+) -> Batch:
     """One child process, killed after `limit_s`."""
     with tempfile.TemporaryDirectory(prefix="qwisp-fuzz-") as name:
         folder = Path(name)
         command = [sys.executable, str(HERE / "worker.py"), target, str(seed), str(examples), name]
         with (folder / "output").open("wb") as output:
-            child = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+            variables = os.environ | (environment or {})
+            child = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=variables)
             found = _wait(child, limit_s)
         counted = folder / "counted"  # not where a signal ended it
         count, cpu_s = counted.read_text().split() if counted.exists() else ("0", "0")
@@ -83,7 +95,14 @@ def _repeat(target: str, seed: int, examples: int) -> list[str]:
 
 
 def fuzz(
-    targets: list[str], minutes: float, jobs: int, examples: int, out: Path, seed: int | None, limit_s: float
+    targets: list[str],
+    minutes: float,
+    jobs: int,
+    examples: int,
+    out: Path,
+    seed: int | None,
+    limit_s: float,
+    environment: dict[str, str] | None = None,
 ) -> int:
     """Runs batches in turn until the time is over, or one a target with `seed`; returns the findings."""
     end = time.monotonic() + 60 * minutes
@@ -92,7 +111,9 @@ def fuzz(
 
     def work(number: int) -> Batch:
         target = targets[number % len(targets)]
-        return run_batch(target, numbers.getrandbits(32) if seed is None else seed, examples, limit_s)
+        return run_batch(
+            target, numbers.getrandbits(32) if seed is None else seed, examples, limit_s, environment
+        )
 
     def over(number: int) -> bool:
         return number >= len(targets) and (seed is not None or time.monotonic() >= end)
@@ -141,13 +162,15 @@ def main() -> int:
     parser.add_argument(
         "--out", type=Path, default=Path("fuzz-findings"), help="for findings (fuzz-findings)"
     )
+    parser.add_argument("--sanitized", action="store_true", help="built with QWISP_SANITIZE=address, by g++")
     chosen = parser.parse_args()
     targets = chosen.only.split(",")
     for name in targets:
         if name not in TARGETS:
             parser.error(f"--only: {name!r} is not one of {', '.join(TARGETS)}")
-    minutes = chosen.minutes
-    return bool(fuzz(targets, minutes, chosen.jobs, chosen.examples, chosen.out, chosen.seed, chosen.limit))
+    environment = sanitized() if chosen.sanitized else {}
+    length = (chosen.minutes, chosen.jobs, chosen.examples)
+    return bool(fuzz(targets, *length, chosen.out, chosen.seed, chosen.limit, environment))
 
 
 if __name__ == "__main__":
