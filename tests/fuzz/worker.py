@@ -43,7 +43,8 @@ def run(test: Callable[..., Any] | type[RuleBasedStateMachine], number: int, exa
 
 def main(target: str, number: int, examples: int, folder: Path) -> None:
     faulthandler.enable()
-    if sys.platform == "linux" and "libasan" not in os.environ.get("LD_PRELOAD", ""):  # its shadow memory needs more addresses
+    sanitized = "libasan" in os.environ.get("LD_PRELOAD", "")  # its shadow memory needs more addresses
+    if sys.platform == "linux" and not sanitized:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     os.environ["QWISP_CACHE_DIR"] = str(folder / "cache")
     journal.keep(str(folder / "journal"))
