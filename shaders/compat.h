@@ -1,7 +1,6 @@
 // Address-space words and kernel signatures for every compiler that reads the shaders:
-// Metal's own, the C++ compiler (the software device; cpp/metal_runtime/drivers/cpu/msl.h supplies the
-// language), NVRTC (cpp/metal_runtime/drivers/cuda/msl_cuda.h), and clang's C++ for OpenCL (an address-space
-// check; tests/opencl/compat_opencl.h).
+// Metal's own (and clang in its place, tests/metal/rules.py), the C++ compiler (the software device;
+// cpp/metal_runtime/drivers/cpu/msl.h supplies the language) and NVRTC (cpp/metal_runtime/drivers/cuda/msl_cuda.h).
 #pragma once
 
 #if defined(__METAL_VERSION__)
@@ -27,10 +26,6 @@ using namespace metal;
 #define QWISP_THREADGROUP(T) threadgroup T *
 #define QWISP_THREAD(T) thread T *
 #define QWISP_THREADGROUP_ARRAY(T, name, n) threadgroup T name[n]
-
-#elif defined(__OPENCL_CPP_VERSION__)
-
-#include "compat_opencl.h"
 
 #elif defined(__CUDACC_RTC__)
 

@@ -1,10 +1,7 @@
 // Shared by the shaders and the host: kernel names, buffer slots, function constants, argument structs, limits.
 #pragma once
-#if !defined(__METAL_VERSION__) && !defined(__OPENCL_CPP_VERSION__) && !defined(__CUDACC_RTC__)
+#if !defined(__METAL_VERSION__) && !defined(__CUDACC_RTC__)
 #include <cstdint>
-#endif
-#if defined(__OPENCL_CPP_VERSION__)
-typedef uint uint32_t;
 #endif
 
 // Every kernel of the library, once.

@@ -81,6 +81,8 @@ def test_shader_folder(tmp_path: Path) -> None:
         ("QWISP_SHADER_DIR", "\0"),
         ("QWISP_CACHE_DIR", __file__),
         ("QWISP_CACHE_DIR", "\0"),
+        ("QWISP_CACHE_DIR", "a" * 5000),
+        ("QWISP_SHADER_DIR", "a" * 5000),
     ],
 )
 def test_bad_value_names_all_three(name: str, text: str) -> None:

@@ -107,7 +107,9 @@ ENTRY = {"machine": {}, "shape": [2, 512, 16, 4], "variant": "single"}
         '{"format": 1, "verdicts": [7, null, {}, []]}',
         json.dumps({"format": 1, "verdicts": [ENTRY]}),
         "\0",
+        "[" * 100_000,
     ],
+    ids=lambda text: repr(text[:30]),
 )
 def test_a_broken_file_counts_as_empty_and_is_replaced(device: qn.Device, file: Path, content: str) -> None:
     file.parent.mkdir()
@@ -128,6 +130,12 @@ def test_a_broken_file_counts_as_empty_and_is_replaced(device: qn.Device, file: 
         ("variant", "triple"),
         ("variant", None),
         ("surplus", 1),
+        ("decision", ["GO"]),
+        ("decision", "VOID"),
+        ("candidate", 3),
+        ("speed_up", None),
+        ("low", "1.0"),
+        ("high", 10**400),
     ],
 )
 def test_a_broken_entry_is_passed_over(device: qn.Device, file: Path, name: str, value: Any) -> None:

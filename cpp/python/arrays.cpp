@@ -113,6 +113,7 @@ HostArray::HostArray(const char *name, const py::object &value, std::initializer
         wrong_value(std::string(name) + ": shape " + shown(shape()) + " with strides " + strides(array_) +
                     ", but it must be C-contiguous (numpy.ascontiguousarray makes a copy that is)");
     }
+    memory_ = {static_cast<const std::byte *>(array_.data()), size_t(array_.nbytes())};
 }
 
 Shape HostArray::shape() const { return Shape(array_.shape(), array_.shape() + array_.ndim()); }

@@ -62,10 +62,9 @@ class HostArray {
     Shape shape() const;
     int dimensions() const { return int(array_.ndim()); }
     int64_t extent(int dimension) const { return array_.shape(dimension); }
-    size_t bytes() const { return size_t(array_.nbytes()); }
-    std::span<const std::byte> memory() const {
-        return {static_cast<const std::byte *>(array_.data()), bytes()};
-    }
+    // These two also without the GIL: py::array's own count references.
+    size_t bytes() const { return memory_.size(); }
+    std::span<const std::byte> memory() const { return memory_; }
     bool is_shape(std::initializer_list<int64_t> shape) const;
     bool writeable() const { return array_.writeable(); }
     std::span<std::byte> mutable_memory() {
@@ -75,6 +74,7 @@ class HostArray {
   private:
     py::array array_;
     Element element_;
+    std::span<const std::byte> memory_;
 };
 
 struct AnyArray {

@@ -112,7 +112,7 @@ void check_buffer(const char *name, const BufferObject &buffer, const DevicePtr 
 void bind_buffer(py::module_ &module) {
     using Buffer = Self<BufferObject>;
     auto device = py::reinterpret_borrow<py::class_<DeviceObject, DevicePtr>>(module.attr("Device"));
-    py::class_<BufferObject, BufferHandle>(module, "Buffer", py::is_final(), kBufferDoc)
+    shared_class<BufferObject>(module, "Buffer", kBufferDoc)
         .def_property_readonly(
             "array",
             [](const Buffer &self) -> Named<AnyArray> {

@@ -88,10 +88,16 @@ void CommandsObject::encode(unsigned ticket, std::shared_ptr<RouteScratch> scrat
     std::lock_guard lock(mutex_);
     if (!encoder_ || ticket != tickets_) refuse("encoder", "it has ended");
     AutoreleaseScope pool;
-    write(encoder_.get());
-    if (scratch && std::find(scratches_.begin(), scratches_.end(), scratch) == scratches_.end()) {
-        scratches_.push_back(std::move(scratch));
+    const bool is_new =
+        scratch && std::find(scratches_.begin(), scratches_.end(), scratch) == scratches_.end();
+    if (is_new) scratches_.reserve(scratches_.size() + 1);  // throws before anything is encoded
+    try {
+        write(encoder_.get());
+    } catch (const std::bad_alloc &) {
+        incomplete_ = true;
+        throw;
     }
+    if (is_new) scratches_.push_back(std::move(scratch));
 }
 
 void CommandsObject::end(unsigned ticket) {
@@ -106,7 +112,11 @@ void CommandsObject::end(unsigned ticket) {
 void CommandsObject::end_if_open(unsigned ticket) noexcept {
     std::lock_guard lock(mutex_);
     if (!encoder_ || ticket != tickets_) return;
-    AutoreleaseScope pool;
+    std::optional<AutoreleaseScope> pool;
+    try {
+        pool.emplace();
+    } catch (const std::bad_alloc &) {  // a pool around this one will do
+    }
     encoder_->endEncoding();
     encoder_.reset();
 }
@@ -116,6 +126,7 @@ void CommandsObject::commit() {
     std::lock_guard lock(mutex_);
     if (committed_) refuse("commit", "the command buffer is committed already");
     if (encoder_) refuse("commit", "the command buffer has an open encoder; end it first");
+    if (incomplete_) refuse("commit", "memory ran out in the middle of a route; encode it into another");
     AutoreleaseScope pool;
     buffer_->commit();
     committed_ = true;
@@ -166,10 +177,8 @@ std::optional<double> CommandsObject::gpu_seconds() const {
 void bind_commands(py::module_ &module) {
     using Commands = Self<CommandsObject>;
     using Encoder = Self<EncoderObject>;
-    py::class_<CommandsObject, std::shared_ptr<CommandsObject>> commands(module, "CommandBuffer",
-                                                                         py::is_final(), kCommandsDoc);
-    py::class_<EncoderObject, std::shared_ptr<EncoderObject>> encoder(module, "ComputeEncoder",
-                                                                      py::is_final(), kEncoderDoc);
+    auto commands = shared_class<CommandsObject>(module, "CommandBuffer", kCommandsDoc);
+    auto encoder = shared_class<EncoderObject>(module, "ComputeEncoder", kEncoderDoc);
     commands
         .def(
             "compute_encoder",

@@ -55,6 +55,7 @@ class CommandsObject {
     std::vector<std::shared_ptr<RouteScratch>> scratches_;
     unsigned tickets_ = 0;
     bool committed_ = false;
+    bool incomplete_ = false;  // a route is encoded in part
     bool cleared_ = false;
 };
 

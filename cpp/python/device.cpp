@@ -246,7 +246,7 @@ void bind_device(py::module_ &module) {
     module.def(
         "shader_sha256", [] { return std::string(shader_sha256()); },
         py::doc("SHA-256, in hex, of the shader text in this module."));
-    py::class_<DeviceObject, DevicePtr>(module, "Device", py::is_final(), kDeviceDoc)
+    shared_class<DeviceObject>(module, "Device", kDeviceDoc)
         .def(py::init(&make_device), py::arg("kind") = py::none(), py::kw_only(),
              py::arg("contract") = py::none())
         .def_property_readonly(

@@ -184,8 +184,7 @@ DeviceRows device_rows(const char *name, const py::object &capsule) {
 
 void bind_device_array(py::module_ &module) {
     using DeviceArray = Self<DeviceArrayObject>;
-    py::class_<DeviceArrayObject, std::shared_ptr<DeviceArrayObject>>(module, "DeviceArray", py::is_final(),
-                                                                      kDeviceArrayDoc)
+    shared_class<DeviceArrayObject>(module, "DeviceArray", kDeviceArrayDoc)
         .def("__dlpack__", &to_dlpack, py::kw_only(), py::arg("stream") = py::none(),
              py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(),
              py::arg("copy") = py::none(), kDlpackDoc)

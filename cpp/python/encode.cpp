@@ -5,6 +5,10 @@
 namespace qwisp::python {
 namespace {
 
+struct PlanName {
+    static constexpr auto text = py::detail::make_caster<RoutePlan>::name;
+};
+
 constexpr const char *kEncodeDoc =
     R"(Writes one layer's routing into an encoder. Returns the plan that it followed.
 
@@ -104,11 +108,13 @@ void bind_encode(py::module_ &module) {
             if (encoder->commands->device() != arguments.device()) {
                 wrong_value("encoder: made by another Device than the gate");
             }
+            // Made first: where there is no memory for it, nothing is encoded.
+            Named<PlanName> plan = py::cast(std::make_shared<RoutePlan>(arguments.plan()));
             encoder->commands->encode(encoder->ticket, arguments.scratch(),
                                       [&](MTL::ComputeCommandEncoder *open) {
                                           encode_moe_route_rows(open, arguments.plan(), arguments.operands());
                                       });
-            return std::make_shared<RoutePlan>(arguments.plan());
+            return plan;
         },
         py::arg("encoder"), py::arg("x"), py::arg("gate"), py::arg("scratch"), py::kw_only(), py::arg("rows"),
         py::arg("fuse") = py::none(), py::arg("bias") = py::none(), py::arg("diag") = py::none(),

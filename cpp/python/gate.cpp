@@ -145,7 +145,7 @@ void bind_gate(py::module_ &module) {
     using GateSelf = Self<GateObject>;
     using Scratch = Self<ScratchObject>;
     using enum Element;
-    py::class_<GateObject, GateHandle>(module, "Gate", py::is_final(), kGateDoc)
+    shared_class<GateObject>(module, "Gate", kGateDoc)
         .def(py::init(&make_gate), py::arg("device"), py::arg("weight"), py::arg("scales"), py::arg("biases"))
         .def_static("quantize", &quantized_gate, py::arg("device"), py::arg("dense"), kQuantizeDoc)
         .def_static("from_weights", &gate_from, py::arg("device"), py::arg("weights"), kFromWeightsDoc)
@@ -181,8 +181,7 @@ void bind_gate(py::module_ &module) {
                    ", hidden=" + std::to_string(self->gate->hidden()) + ")";
         });
 
-    py::class_<ScratchObject, std::shared_ptr<ScratchObject>>(module, "RouteScratch", py::is_final(),
-                                                              kScratchDoc)
+    shared_class<ScratchObject>(module, "RouteScratch", kScratchDoc)
         .def(py::init(&make_scratch), py::arg("device"), py::arg("rows"), py::arg("experts"),
              py::arg("top_k"))
         .def_property_readonly(

@@ -102,6 +102,23 @@ struct FuseName {
 };
 Named<FuseName> fuse_object(Fuse fuse);
 
+// Binds a class, final, whose objects are always held by a shared_ptr. Where memory is too short to register
+// an instance, pybind11 would free its object as if it had been made by new.
+template <typename T>
+py::class_<T, std::shared_ptr<T>> shared_class(py::module_ &module, const char *name, const char *doc) {
+    using Holder = std::shared_ptr<T>;
+    py::class_<T, Holder> bound(module, name, py::is_final(), doc);
+    py::detail::get_type_info(typeid(T), true)->dealloc = [](py::detail::value_and_holder &instance) {
+        const py::error_scope kept;
+        if (instance.holder_constructed()) {
+            instance.holder<Holder>().~Holder();
+            instance.set_holder_constructed(false);
+        }
+        instance.value_ptr() = nullptr;
+    };
+    return bound;
+}
+
 void bind_device(py::module_ &module);
 void bind_device_array(py::module_ &module);
 void bind_buffer(py::module_ &module);

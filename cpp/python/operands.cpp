@@ -103,11 +103,11 @@ std::span<const int32_t> BiasObject::on_host(int64_t experts) const {
 void bind_operands(py::module_ &module) {
     using Bias = Self<BiasObject>;
     using Diag = Self<DiagObject>;
-    py::class_<BiasObject, std::shared_ptr<BiasObject>>(module, "RouteBias", py::is_final(), kBiasDoc)
+    shared_class<BiasObject>(module, "RouteBias", kBiasDoc)
         .def(py::init(&make_bias), py::arg("resident"), py::arg("eps"))
         .def_property_readonly(
             "eps", [](const Bias &self) { return self->eps; }, "As rounded to float32.");
-    py::class_<DiagObject, std::shared_ptr<DiagObject>>(module, "RouteDiag", py::is_final(), kDiagDoc)
+    shared_class<DiagObject>(module, "RouteDiag", kDiagDoc)
         .def(py::init(&make_diag), py::arg("inds"), py::arg("logits"), py::kw_only(), py::arg("layer"),
              py::arg("layers"), py::arg("slot") = 0, py::arg("max_rows"))
         .def_property_readonly(

@@ -79,7 +79,7 @@ Named<FuseName> fuse_object(Fuse fuse) {
 
 void bind_plan(py::module_ &module) {
     using Plan = Self<RoutePlan>;
-    py::class_<RoutePlan, std::shared_ptr<RoutePlan>>(module, "RoutePlan", py::is_final(), kPlanDoc)
+    shared_class<RoutePlan>(module, "RoutePlan", kPlanDoc)
         .def_property_readonly(
             "kernels",
             [](const Plan &self) -> py::typing::Tuple<py::str, py::ellipsis> {

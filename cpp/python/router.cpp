@@ -271,8 +271,7 @@ std::shared_ptr<RoutePlan> make_router_plan(const Self<RouterObject> &self, cons
 
 void bind_router(py::module_ &module) {
     using RouterSelf = Self<RouterObject>;
-    py::class_<RouterObject, std::shared_ptr<RouterObject>> router(module, "Router", py::is_final(),
-                                                                   kRouterDoc);
+    auto router = shared_class<RouterObject>(module, "Router", kRouterDoc);
     router
         .def(py::init(&make_router), py::arg("gate"), py::arg("top_k") = 8, py::arg("fuse") = py::none(),
              py::arg("renormalize") = true)

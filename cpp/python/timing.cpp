@@ -161,7 +161,7 @@ size_t at_least_one(const char *name, const Arg<int64_t> &argument) {
 
 void bind_timing(py::module_ &module) {
     using Timing = Self<TimingObject>;
-    py::class_<TimingObject, std::shared_ptr<TimingObject>>(module, "Timing", py::is_final(), kTimingDoc)
+    shared_class<TimingObject>(module, "Timing", kTimingDoc)
         .def(py::init(&make_timing), py::arg("device"), py::arg("arms"), py::kw_only(), py::arg("rows"),
              py::arg("hidden"), py::arg("experts"), py::arg("top_k"), py::arg("layers"),
              py::arg("x_sets") = 4, py::arg("blocks") = 1, py::arg("in_flight") = 2,
@@ -193,9 +193,8 @@ void bind_timing(py::module_ &module) {
         .def(
             "difference", [](const Timing &self) { return self->harness->outputs().difference(); },
             "The first difference between results on the same rows and gates; empty: none.");
-    py::class_<ProbeObject, std::shared_ptr<ProbeObject>>(
-        module, "DispatchProbe", py::is_final(),
-        "Command buffers of dispatches that do next to nothing, up to `most` of them.")
+    shared_class<ProbeObject>(module, "DispatchProbe",
+                              "Command buffers of dispatches that do next to nothing, up to `most` of them.")
         .def(py::init(&make_probe), py::arg("device"), py::arg("most"))
         .def(
             "run", &probe, py::arg("work"), py::arg("order"), py::arg("dispatches"),
@@ -206,8 +205,7 @@ Args:
     order: "serial", "concurrent", or "barriers" (concurrent, with a barrier between any two dispatches).
     dispatches: how many, from 1 to `most`.)");
     using Floor = metal::vector::ReadFloor;
-    py::class_<Floor, std::shared_ptr<Floor>>(module, "ReadFloor", py::is_final(),
-                                              R"(Weights that are only read: what no route on a CPU can beat.
+    shared_class<Floor>(module, "ReadFloor", R"(Weights that are only read: what no route on a CPU can beat.
 
 Args:
     sets, bytes: how many, and the length of each, a multiple of 64; in memory like that of packed gates.

@@ -47,6 +47,15 @@ TEST_CASE("a fault is its command buffer's error, and later ones say that the de
     }
 }
 
+TEST_CASE("a kernel that runs too long is its command buffer's error, and the device is lost") {
+    const CudaWorld world;
+    const auto remap = world.pipeline("slot_remap_rows");
+    const auto inds = world.numbers(kStart), table = world.numbers(kNext);
+    fake().fault(2, 702);  // launch timeout
+    CHECK(contains(ran(world.remaps(remap, inds, table, 3)), "(702)"));
+    CHECK(contains(ran(world.remaps(remap, inds, table, 1)), kLost));
+}
+
 TEST_CASE("a fault with several command buffers in flight: each ends, with an error") {
     const CudaWorld world;
     const auto remap = world.pipeline("slot_remap_rows");

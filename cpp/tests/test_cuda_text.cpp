@@ -1,6 +1,9 @@
 // What the CUDA driver does without a GPU and without NVRTC: reading the shader text, keeping machine code.
 #include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +14,7 @@
 #include <set>
 #include <string>
 
+#include "child.h"
 #include "metal_runtime/drivers/cpu/cpu_module.h"
 #include "metal_runtime/drivers/cpu/images.h"
 #include "metal_runtime/drivers/cuda/cubin_cache.h"
@@ -18,6 +22,7 @@
 #include "metal_runtime/drivers/cuda/msl_text.h"
 
 using namespace qwisp::metal;
+using namespace qwisp::test;
 namespace simt = qwisp::simt;
 namespace fs = std::filesystem;
 
@@ -121,6 +126,43 @@ TEST_CASE("machine code is kept") {
             std::ofstream(file, std::ios::binary) << bad;
             CHECK(cuda::stored_cubin("key").empty());
         }
+        for (size_t at = 0; at < good.size(); at++) {
+            std::string flipped = good;
+            flipped[at] ^= 1;
+            for (const std::string &bad : {flipped, good.substr(0, at), flipped.substr(at)}) {
+                std::ofstream(file, std::ios::binary) << bad;
+                CHECK(cuda::stored_cubin("key").empty());
+            }
+        }
+    }
+    SUBCASE("a full disk leaves what was there") {
+        CHECK(in_child([] {
+                  signal(SIGXFSZ, SIG_IGN);
+                  const rlimit small = {100, RLIM_INFINITY};
+                  setrlimit(RLIMIT_FSIZE, &small);
+                  cuda::store_cubin("key", std::string(1000, 'x'));
+                  return cuda::stored_cubin("key") == "newer" ? 0 : 1;
+              }) == "exit 0");
+        CHECK(files_in(folder.path) == 1);
+        cuda::store_cubin("key", "newest");
+        CHECK(cuda::stored_cubin("key") == "newest");
+    }
+    SUBCASE("a killed writer leaves old code or new") {
+        for (unsigned turn = 1; turn <= 10; turn++) {
+            const pid_t child = fork();
+            if (child == 0) {
+                alarm(kPatience);
+                for (char letter = 'a';; letter = letter == 'z' ? 'a' : char(letter + 1))
+                    cuda::store_cubin("key", std::string(100'000, letter));
+            }
+            usleep(turn * 1000);
+            kill(child, SIGKILL);
+            waitpid(child, nullptr, 0);
+            const std::string kept = cuda::stored_cubin("key");
+            CHECK((kept == "newer" || kept == std::string(100'000, kept[0])));
+        }
+        cuda::store_cubin("key", "newest");
+        CHECK(cuda::stored_cubin("key") == "newest");
     }
 }
 

@@ -176,7 +176,11 @@ def read(environment: Mapping[str, str]) -> Settings:
         text = environment.get(variable.name) or variable.default
         try:
             found[variable.field] = variable.parse(text) if text else None
-        except (KeyError, ValueError):
+        except (
+            KeyError,
+            ValueError,
+            OSError,
+        ):  # the last of a path that is too long, or may not be looked at
             raise ValueError(f"{variable.name}: {text!r}, but it must be {variable.values}") from None
     return Settings(**found)
 

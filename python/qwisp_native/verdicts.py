@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import platform
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass
@@ -21,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ._core import __version__
+from .files import NEW, replace
 from .settings import VARIANTS, cache_folder
 
 FORMAT = 1
@@ -112,9 +111,11 @@ def store(here: Machine, found: Iterable[Verdict]) -> Path:
     new = {(here, verdict.shape): verdict for verdict in found if verdict.decision != "VOID"}
     file.parent.mkdir(parents=True, exist_ok=True)
     with _locked(file.with_suffix(".lock")):
+        for left in file.parent.glob(f"{file.name}*{NEW}"):  # by a process that was killed
+            left.unlink()
         merged = {(key, verdict.shape): verdict for key, verdict in _read(file)} | new
         entries = [{"machine": asdict(key), **asdict(verdict)} for (key, _), verdict in merged.items()]
-        _replace(file, json.dumps({"format": FORMAT, "verdicts": entries}, indent=1) + "\n")
+        replace(file, json.dumps({"format": FORMAT, "verdicts": entries}, indent=1) + "\n")
     return file
 
 
@@ -122,7 +123,7 @@ def _read(file: Path) -> Iterator[tuple[Machine, Verdict]]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         entries = content["verdicts"] if content["format"] == FORMAT else []
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # the last of deeply nested JSON
         return
     for entry in entries if isinstance(entries, list) else []:
         if parsed := _parse(entry):
@@ -141,7 +142,9 @@ def _parse(entry: Any) -> tuple[Machine, Verdict] | None:
         return None
     shape_fits = len(verdict.shape) == 4 and all(type(n) is int and 0 < n < 2**31 for n in verdict.shape)
     words_fit = all(isinstance(word, str) for word in astuple(key)) and verdict.variant in VARIANTS
-    return (key, verdict) if shape_fits and words_fit else None
+    result_fits = verdict.decision in ("GO", "NO-GO") and verdict.candidate in VARIANTS
+    numbers_fit = all(type(n) is float for n in (verdict.speed_up, verdict.low, verdict.high))
+    return (key, verdict) if shape_fits and words_fit and result_fits and numbers_fit else None
 
 
 @contextmanager
@@ -149,14 +152,3 @@ def _locked(file: Path) -> Iterator[None]:
     with file.open("a") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
-
-
-def _replace(file: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=file.name, suffix=".new")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        Path(temporary).replace(file)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

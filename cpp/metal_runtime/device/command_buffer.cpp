@@ -36,6 +36,17 @@ uint64_t next_id() {
     return ++last;
 }
 
+// What to say of a failure, also where there is no memory to say it: kOutOfMemory needs none.
+constexpr const char *kOutOfMemory = "out of memory";
+
+std::string driver_failure(const std::exception &error) noexcept {
+    try {
+        return std::string("the driver failed: ") + error.what();
+    } catch (const std::bad_alloc &) {
+        return kOutOfMemory;
+    }
+}
+
 double now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -85,11 +96,15 @@ void CommandBufferState::begin(Encoder *encoder, const char *call) {
 
 void CommandBufferState::end(Encoder *) { open_encoder_ = nullptr; }
 
-void CommandBufferState::drop(const std::string &encoder) {
+void CommandBufferState::drop(const Encoder &encoder) {
     open_encoder_ = nullptr;
-    if (first_misuse_.get()) return;
-    first_misuse_.set("command buffer" + quoted(label) + ": " + encoder +
-                      " was released without endEncoding");
+    try {
+        if (first_misuse_.get()) return;
+        first_misuse_.set("command buffer" + quoted(label) + ": " + encoder.name() +
+                          " was released without endEncoding");
+    } catch (const std::bad_alloc &) {  // as in a destructor
+        first_misuse_.set(kOutOfMemory);
+    }
     dropped_encoder_ = true;
 }
 
@@ -162,10 +177,10 @@ void CommandBufferState::commit(MTL::CommandBuffer *self) {
     if (status() >= MTL::CommandBufferStatusCommitted) {
         refuse(Misuse::commit_twice, "command buffer" + quoted(label) + ": commit: it was committed before");
     }
-    status_ = MTL::CommandBufferStatusCommitted;
     if (!place_) place_ = runner_->enqueue();
     const bool startable = storage_->segments.size() == 1;
     const std::string failure = runner_->commit(place_, self, is_plain(), startable);
+    status_ = MTL::CommandBufferStatusCommitted;  // now: those two may have no memory
     if (failure.empty()) runner_->start_ready(lock);
     lock.unlock();
     if (!failure.empty()) finish(self, MTL::CommandBufferErrorInternal, failure);
@@ -188,7 +203,7 @@ void CommandBufferState::commit_on_stream(Streams &streams, Stream stream) {
     try {
         fault = streams.submit(storage_->segments[0].commands, stream);
     } catch (const std::exception &error) {
-        fault = std::string("the driver failed: ") + error.what();
+        fault = driver_failure(error);
     }
     set_ended(MTL::CommandBufferErrorPageFault, fault);
     storage_->clear();
@@ -258,7 +273,7 @@ std::string CommandBufferState::run_commands(const std::vector<Command> &command
         if (seconds >= 0) device_seconds_ += seconds;
         return fault;
     } catch (const std::exception &error) {
-        return std::string("the driver failed: ") + error.what();
+        return driver_failure(error);
     }
 }
 
@@ -316,7 +331,11 @@ void CommandBufferState::run(MTL::CommandBuffer *self) noexcept {
 
 void CommandBufferState::set_ended(MTL::CommandBufferError code, const std::string &fault) {
     if (!fault.empty()) {
-        fault_ = "command buffer" + quoted(label) + ": " + fault;
+        try {
+            fault_ = "command buffer" + quoted(label) + ": " + fault;
+        } catch (const std::bad_alloc &) {
+            fault_ = kOutOfMemory;
+        }
         error_code_ = code;
     }
     // The fields above are read only after this store.

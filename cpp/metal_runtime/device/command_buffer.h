@@ -23,7 +23,7 @@ class CommandBufferState {
     [[noreturn]] void misuse(Misuse misuse, const std::string &message);
     void begin(Encoder *encoder, const char *call);
     void end(Encoder *encoder);
-    void drop(const std::string &encoder);  // released while open
+    void drop(const Encoder &encoder);  // released while open
     template <class C>
     void encode(const C &command) {
         storage_->segments.back().commands.emplace_back(command);

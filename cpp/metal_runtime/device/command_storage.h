@@ -2,6 +2,7 @@
 // page faults, which are dearer than the encoding.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -79,20 +80,19 @@ struct CommandStorage {
 class SpareStorage {
   public:
     std::unique_ptr<CommandStorage> take() {
-        if (spare_.empty()) return std::make_unique<CommandStorage>();
-        auto storage = std::move(spare_.back());
-        spare_.pop_back();
-        return storage;
+        if (count_ == 0) return std::make_unique<CommandStorage>();
+        return std::move(spare_[--count_]);
     }
-    void give(std::unique_ptr<CommandStorage> cleared) {
-        if (cleared && spare_.size() < kMost && cleared->bytes() <= kMostBytes)
-            spare_.push_back(std::move(cleared));
+    void give(std::unique_ptr<CommandStorage> cleared) noexcept {
+        if (cleared && count_ < kMost && cleared->bytes() <= kMostBytes)
+            spare_[count_++] = std::move(cleared);
     }
 
   private:
     static constexpr size_t kMost = 4, kMostBytes = 1 << 20;
 
-    std::vector<std::unique_ptr<CommandStorage>> spare_;
+    std::array<std::unique_ptr<CommandStorage>, kMost> spare_;
+    size_t count_ = 0;
 };
 
 }  // namespace qwisp::metal

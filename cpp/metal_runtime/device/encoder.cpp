@@ -8,7 +8,7 @@ Encoder::Encoder(MTL::CommandBuffer *buffer, const char *kind, const char *call)
 }
 
 Encoder::~Encoder() {
-    if (!ended_) commands_.drop(name());
+    if (!ended_) commands_.drop(*this);
 }
 
 void Encoder::end() {

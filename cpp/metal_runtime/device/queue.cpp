@@ -1,6 +1,7 @@
 #include "metal_runtime/device/queue.h"
 
 #include <new>
+#include <optional>
 #include <system_error>
 
 #include "metal_runtime/device/background_thread.h"
@@ -15,8 +16,17 @@ constexpr std::chrono::milliseconds kNap(1);
 constexpr int kNaps = 100;
 
 MTL::CommandBuffer *new_command_buffer(MTL::CommandQueue *queue, bool retains) {
-    objc::payload<QueueState>(queue).shared->take_slot();
-    return command_buffer_class().create<MTL::CommandBuffer>(queue, retains)->autorelease();
+    Queue &shared = *objc::payload<QueueState>(queue).shared;
+    shared.take_slot();
+    MTL::CommandBuffer *buffer = nullptr;
+    try {
+        buffer = command_buffer_class().create<MTL::CommandBuffer>(queue, retains);
+    } catch (...) {
+        const auto lock = shared.lock();
+        shared.give_up(nullptr);
+        throw;
+    }
+    return buffer->autorelease();
 }
 
 }  // namespace
@@ -45,13 +55,15 @@ std::shared_ptr<Queue::Place> Queue::enqueue() { return places_.emplace_back(std
 
 std::string Queue::commit(const std::shared_ptr<Place> &place, MTL::CommandBuffer *buffer, bool plain,
                           bool startable) {
-    ++committed_;
     try {
         if (!has_thread_) start_thread();
     } catch (const std::system_error &error) {
+        std::string why = std::string("the queue's thread cannot be started: ") + error.what();
+        ++committed_;
         place->abandoned = true;
-        return std::string("the queue's thread cannot be started: ") + error.what();
+        return why;
     }
+    ++committed_;
     place->buffer = NS::RetainPtr(buffer);
     place->plain = plain;
     place->startable = startable;
@@ -128,17 +140,16 @@ void Queue::start_ready(std::unique_lock<std::mutex> &lock) {
 
 void Queue::run_next(std::unique_lock<std::mutex> &lock) {
     if (next_to_start()) return start_ready(lock);  // and then the caller looks again
+    std::optional<PoolScope> pool(std::in_place);   // first: without memory for it nothing has changed
     running_early_ = places_.front()->start == Place::started;
     NS::SharedPtr<MTL::CommandBuffer> buffer = std::move(places_.front()->buffer);
     places_.pop_front();
     running_ = buffer.get();
     runner_ = std::this_thread::get_id();
     lock.unlock();
-    {
-        const PoolScope pool;
-        objc::payload<CommandBufferState>(buffer.get()).run(buffer.get());
-        buffer.reset();
-    }
+    objc::payload<CommandBufferState>(buffer.get()).run(buffer.get());
+    buffer.reset();
+    pool.reset();
     lock.lock();
 }
 
@@ -165,7 +176,11 @@ void Queue::work() {
     for (;;) {
         if (const Place *const first = next()) {
             if (first->plain) waited_for_ = false;
-            run_next(lock);
+            try {
+                run_next(lock);
+            } catch (const std::bad_alloc &) {  // later, perhaps
+                arrivals_.wait_for(lock, kNap);
+            }
         } else if (places_.empty() && closed_) {
             return;
         } else {

@@ -44,7 +44,8 @@ class Queue final : public ForkListener, public std::enable_shared_from_this<Que
     std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
     // With the lock held, which also guards the flags:
     std::shared_ptr<Place> enqueue();
-    // Empty: it runs in its turn. Otherwise why there is no thread; the caller brings it to its end.
+    // Empty: it runs in its turn. Otherwise why there is no thread; the caller brings it to its end. If it
+    // throws, nothing has changed.
     std::string commit(const std::shared_ptr<Place> &place, MTL::CommandBuffer *buffer, bool plain,
                        bool startable);
     void start_ready(std::unique_lock<std::mutex> &lock);  // unlocks meanwhile

@@ -60,7 +60,12 @@ extern "C" {
 id objc_autorelease(id object) {
     if (object && !object->isa->is_meta) {
         if (object->isa->is_freed_twin) die_freed(object, selector(kAutorelease));
-        this_thread().objects.push_back(object);
+        try {
+            this_thread().objects.push_back(object);
+        } catch (...) {  // nobody else will
+            objc_release(object);
+            throw;
+        }
     }
     return object;
 }

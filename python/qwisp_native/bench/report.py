@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
+from ..files import replace
 from ..verdicts import Decision, Verdict
 from .dispatches import probe
 from .environment import describe
@@ -158,8 +159,8 @@ def write(report: Report, folder: Path) -> list[Path]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / "report.json", folder / "report.md"]
-    files[0].write_text(json.dumps(_plain(report)) + "\n", encoding="utf-8")
-    files[1].write_text(as_markdown(report), encoding="utf-8")
+    replace(files[0], json.dumps(_plain(report)) + "\n")
+    replace(files[1], as_markdown(report))
     return files
 
 
@@ -182,7 +183,7 @@ def read(path: Path) -> Report:
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
         found = (report["kind"], report["format"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{path}: not a report of `qwisp-native bench`") from error
     if found != (KIND, FORMAT):
         raise ValueError(f"{path}: a report of format {found[1]!r}, but this version reads format {FORMAT}")

@@ -25,7 +25,9 @@ def run(options: argparse.Namespace) -> int:
 
     report = make_report(options, settings.VARIANTS)
     found = bench.verdicts_of(report)
-    file = verdicts.store(verdicts.Machine(**report["environment"]["machine"]), found)
-    code = show(report, options)
+    try:
+        file = verdicts.store(verdicts.Machine(**report["environment"]["machine"]), found)
+    finally:  # what was measured is not lost where it cannot be stored
+        code = show(report, options)
     print(f"stored {len(found)} of {len(report['results'])} verdicts in {file}", file=sys.stderr)
     return code
