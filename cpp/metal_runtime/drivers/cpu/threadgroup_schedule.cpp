@@ -37,7 +37,9 @@ Threadgroup::Thread *Threadgroup::pick() {
         return nullptr;
     }
     uint32_t &first = ready_[ready_head_];
-    if (launch_->seed) std::swap(first, ready_[wrap(ready_head_ + random_.below(ready_count_))]);
+    if (launch_->choices != nullptr) {
+        std::swap(first, ready_[wrap(ready_head_ + launch_->choices->of(Choice::thread, ready_count_))]);
+    }
     ready_head_ = wrap(ready_head_ + 1);
     ready_count_--;
     return &threads_[first];
@@ -121,14 +123,31 @@ void Threadgroup::wait(Rendezvous kind, uint32_t line) {
     self.kind = kind;
     self.line = line;
     self.state = State::waiting;
-    Stack &stack = *self.stack;
-    Thread *const next = pick();
+    const bool away = memory_model_ != nullptr && launch_->choices->of(Choice::leave, 2) == 1;
+    leave_to(away ? nullptr : pick());
+}
+
+// Null: to whoever called go_on().
+void Threadgroup::leave_to(Thread *next) {
+    Stack &stack = *current_->stack;
     if (next != nullptr) {
         if (next->stack == nullptr) put_on_stack(*next, take_stack());
         set_current(*next);
     }
     stack.fibre->switch_to(next != nullptr ? *next->stack->fibre : main_);
     if (unwinding_) throw Unwind();
+}
+
+// The running thread may go on at once, or later.
+void Threadgroup::preempt() {
+    Choices &choices = *launch_->choices;
+    memory_model_->settle();
+    if (choices.of(Choice::preempt, 2) == 0) return;
+    const bool alone = ready_count_ == 0;
+    Thread &self = *current_;
+    make_ready(self);
+    Thread *const next = alone || choices.of(Choice::leave, 2) == 1 ? nullptr : pick();
+    if (next != &self) leave_to(next);
 }
 
 void Threadgroup::release(uint32_t first, uint32_t count) {
