@@ -74,7 +74,8 @@ void Adversary::start(uint64_t linear) {
 std::string Adversary::run() {
     Choices &choices = *launch_.choices;
     const uint64_t count = launch_.groups[0] * launch_.groups[1] * launch_.groups[2];
-    const size_t most = std::max<size_t>(2, kMostThreads / launch_.threads);
+    const uint64_t threads = kMostThreads >> choices.of(Choice::crowd, 4);
+    const size_t most = std::max<size_t>(2, threads / launch_.threads);
     const Permutation order(count, choices.seed());
     Idle *const idle = idle_of_this_thread();
     for (uint64_t started = 0;;) {

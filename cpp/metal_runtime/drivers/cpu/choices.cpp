@@ -10,18 +10,16 @@ SeededChoices::SeededChoices(uint64_t seed) : seed_(seed), random_(mix(seed)) {
     };
     const auto chance = [this](Choice kind) -> uint32_t & { return chances_[static_cast<size_t>(kind)]; };
     chance(Choice::preempt) = one_of({256, 128, 32, 8});
-    chance(Choice::leave) = one_of({128, 32, 8});
+    chance(Choice::leave) = one_of({64, 16, 4});
     chance(Choice::stale) = one_of({224, 128, 32});
     chance(Choice::hold) = one_of({240, 128, 32});
     chance(Choice::settle) = one_of({64, 8, 1});
-    chance(Choice::group) = chance(Choice::thread) = chance(Choice::which) = 256;
 }
 
 uint32_t SeededChoices::of(Choice kind, uint32_t n) {
     if (n < 2) return 0;
     const uint32_t chance = chances_[static_cast<size_t>(kind)];
-    const bool any = kind == Choice::group || kind == Choice::thread || kind == Choice::which;
-    if (any) return random_.below(n);
+    if (chance == 0) return random_.below(n);
     return random_.below(256) < chance ? 1 + random_.below(n - 1) : 0;
 }
 

@@ -12,6 +12,7 @@ namespace qwisp::simt {
 enum class Choice : uint32_t {
     preempt,  // after an access to device memory that others may see: 0 goes on, 1 lets others run
     leave,    // 0 goes on within the threadgroup, 1 with another threadgroup
+    crowd,    // 0: as many threadgroups at once as can be; n: the nth part of them
     group,    // which threadgroup goes on
     thread,   // which thread of it
     stale,    // what an atomic load finds: 0 the newest value, else one so much older
@@ -19,7 +20,7 @@ enum class Choice : uint32_t {
     settle,   // 1: one of the stores that are kept back becomes visible
     which,    // which of them
 };
-inline constexpr size_t kChoiceKinds = 8;
+inline constexpr size_t kChoiceKinds = 9;
 
 class Choices {
   public:
@@ -41,7 +42,7 @@ class SeededChoices final : public Choices {
   private:
     uint64_t seed_;
     Random random_;
-    std::array<uint32_t, kChoiceKinds> chances_{};  // of 256
+    std::array<uint32_t, kChoiceKinds> chances_{};  // of 256; 0: all options alike
 };
 
 // All of those with at most `bound` departures from 0, one after another (delay-bounded exploration: Emmi,
