@@ -5,12 +5,15 @@
 namespace qwisp::simt {
 
 SeededChoices::SeededChoices(uint64_t seed) : seed_(seed), random_(mix(seed)) {
+    chances_.fill(kAllAlike);
     const auto one_of = [this](std::initializer_list<uint32_t> chances) {
         return chances.begin()[random_.below(static_cast<uint32_t>(chances.size()))];
     };
     const auto chance = [this](Choice kind) -> uint32_t & { return chances_[static_cast<size_t>(kind)]; };
-    chance(Choice::preempt) = one_of({256, 128, 32, 8});
+    // With 0 a thread that waits for another threadgroup keeps it waiting: Metal promises no progress.
+    chance(Choice::preempt) = one_of({256, 128, 32, 8, 0});
     chance(Choice::leave) = one_of({64, 16, 4});
+    if (chance(Choice::preempt) == 0) chance(Choice::leave) = 64;
     chance(Choice::stale) = one_of({224, 128, 32});
     chance(Choice::hold) = one_of({240, 128, 32});
     chance(Choice::settle) = one_of({64, 8, 1});
@@ -19,7 +22,7 @@ SeededChoices::SeededChoices(uint64_t seed) : seed_(seed), random_(mix(seed)) {
 uint32_t SeededChoices::of(Choice kind, uint32_t n) {
     if (n < 2) return 0;
     const uint32_t chance = chances_[static_cast<size_t>(kind)];
-    if (chance == 0) return random_.below(n);
+    if (chance == kAllAlike) return random_.below(n);
     return random_.below(256) < chance ? 1 + random_.below(n - 1) : 0;
 }
 

@@ -42,7 +42,8 @@ class SeededChoices final : public Choices {
   private:
     uint64_t seed_;
     Random random_;
-    std::array<uint32_t, kChoiceKinds> chances_{};  // of 256; 0: all options alike
+    static constexpr uint32_t kAllAlike = 257;
+    std::array<uint32_t, kChoiceKinds> chances_;  // of 256
 };
 
 // All of those with at most `bound` departures from 0, one after another (delay-bounded exploration: Emmi,
