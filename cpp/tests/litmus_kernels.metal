@@ -10,6 +10,7 @@
     X(handed_on)         \
     X(within_group)      \
     X(all_at_once)       \
+    X(last_arriver)      \
     X(neighbours)        \
     X(plain_and_atomic)  \
     X(pass_left)         \
@@ -117,6 +118,29 @@ QWISP_KERNEL(all_at_once)(WORDS, OUT QWISP_THREAD_ARGS) {
     out[group.x] = atomic_fetch_add_explicit(words, 1u, memory_order_relaxed);
     while (get(words) < groups.x) {
     }
+}
+
+// The pattern of route_fused_rows_last, one thread a threadgroup: the last one to count itself in adds up what all
+// have published, and puts words and count back to 0. out[0] = how many did so, out[1] = the sum.
+QWISP_KERNEL(last_arriver)(QWISP_USES(kPlain, kAcquire) WORDS, OUT QWISP_THREAD_ARGS) {
+    if (thread_index != 0) return;
+    const QWISP_DEVICE(atomic_uint) count = words + groups.x;
+    if (kPlain) {
+        ((QWISP_DEVICE(uint))(words))[group.x] = 10 + group.x;
+    } else {
+        set(words + group.x, 10 + group.x);
+    }
+    if (atomic_fetch_add_explicit(count, 1u, memory_order_relaxed) + 1 != groups.x) return;
+    set(count, 0);
+    uint sum = 0;
+    for (uint g = 0; g < groups.x; g++) {
+        uint word = get(words + g);
+        while (kAcquire && word == 0) word = get(words + g);  // with kAcquire: the check of route_fused_rows_last
+        set(words + g, 0);
+        sum += word;
+    }
+    out[0] = 1;
+    out[1] = sum;
 }
 
 // Two halves of a word, a threadgroup each.

@@ -145,6 +145,31 @@ TEST_CASE("many threadgroups are under way at once") {
     CHECK(starved > 1);
 }
 
+TEST_CASE(
+    "the last arriver's pattern holds under all choices with few departures; without its check it does not") {
+    for (const uint64_t groups : {2u, 3u}) {
+        for (const bool checks : {true, false}) {
+            Litmus litmus;
+            litmus.groups = groups;
+            litmus.constants[2] = checks;
+            const auto found = litmus.explored("last_arriver", 4);
+            const uint32_t sum = groups == 2 ? 21 : 33;
+            INFO("runs ", found.runs, " outcomes ", found.pairs.size(), " ", found.error);
+            CHECK(found.errors == 0);
+            CHECK(found.runs > 500);
+            CHECK((found.pairs == std::map<Pair, int>{{Pair{1, sum}, found.runs}}) == checks);
+            const auto words = litmus.explored("last_arriver", 2, true).pairs;
+            if (checks) CHECK(words == std::map<Pair, int>{{Pair{0, 0}, words.begin()->second}});
+        }
+    }
+    Litmus plain;
+    plain.constants[0] = true;
+    const auto found = plain.explored("last_arriver", 1);
+    CHECK(found.errors > 0);
+    contains(found.error, "race: 4-byte ");
+    contains(found.error, ", choices");
+}
+
 TEST_CASE("parts of a word are apart, a plain access and an atomic one are not") {
     Litmus litmus;
     CHECK(litmus.seeds("neighbours", 50).error == "");
