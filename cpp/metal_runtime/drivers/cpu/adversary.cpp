@@ -52,10 +52,15 @@ Adversary::Adversary(Launch &launch)
     : launch_(launch), memory_(*launch.choices), watched_(watched_slots(launch)) {}
 
 Adversary::~Adversary() {
-    for (auto &group : under_way_) group->end();
-    if (Idle *const idle = idle_of_this_thread()) {
-        std::move(under_way_.begin(), under_way_.end(), std::back_inserter(*idle));
+    for (auto &group : under_way_) {
+        group->end();
+        keep(std::move(group));
     }
+}
+
+void Adversary::keep(std::unique_ptr<Threadgroup> group) noexcept {
+    Idle *const idle = idle_of_this_thread();
+    if (idle != nullptr && idle->size() < idle->capacity()) idle->push_back(std::move(group));
 }
 
 void Adversary::start(uint64_t linear) {
@@ -67,8 +72,9 @@ void Adversary::start(uint64_t linear) {
     } else {
         group = std::make_unique<Threadgroup>();
     }
-    group->start(launch_, linear, &memory_, watched_);
+    if (idle != nullptr) idle->reserve(idle->size() + under_way_.size() + 1);  // for keep()
     under_way_.push_back(std::move(group));
+    under_way_.back()->start(launch_, linear, &memory_, watched_);
 }
 
 std::string Adversary::run() {
@@ -77,7 +83,6 @@ std::string Adversary::run() {
     const uint64_t threads = kMostThreads >> choices.of(Choice::crowd, 4);
     const size_t most = std::max<size_t>(2, threads / launch_.threads);
     const Permutation order(count, choices.seed());
-    Idle *const idle = idle_of_this_thread();
     for (uint64_t started = 0;;) {
         while (started < count && under_way_.size() < most) start(order(started++));
         if (under_way_.empty()) break;
@@ -87,7 +92,7 @@ std::string Adversary::run() {
         if (!group.go_on()) continue;
         std::string fault = group.end();
         if (!fault.empty()) return fault;
-        if (idle != nullptr) idle->push_back(std::move(under_way_.back()));
+        keep(std::move(under_way_.back()));
         under_way_.pop_back();
     }
     memory_.finish();

@@ -23,6 +23,7 @@ class Adversary {
 
   private:
     void start(uint64_t linear);
+    static void keep(std::unique_ptr<Threadgroup> group) noexcept;  // its stacks, for the next dispatch
 
     Launch &launch_;
     WeakMemory memory_;

@@ -87,7 +87,7 @@ bool Threadgroup::go_on() {
 
 std::string Threadgroup::end() {
     if (finished_ < threads_.size()) {
-        if (fault_.empty()) fault_ = describe_stall();
+        if (fault_.empty()) fault_ = worded([this] { return describe_stall(); });
         ThreadContext *const outer = *image_current_;
         unwind_all();
         *image_current_ = outer;

@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -85,6 +86,14 @@ class Threadgroup final : private Services {
     [[noreturn]] void fault(const std::string &what) const;
     std::string describe(const std::string &what, const std::string &where) const;
     std::string describe_stall() const;
+    template <class Words>
+    static std::string worded(Words words) {  // also where there is no memory for them
+        try {
+            return words();
+        } catch (const std::bad_alloc &) {
+            return "out of memory";  // short enough to need none
+        }
+    }
     std::string describe_threads(uint32_t first, uint32_t count) const;
 
     // Scheduling (threadgroup_schedule.cpp).

@@ -31,9 +31,11 @@ void Threadgroup::make_ready(Thread &thread) {
 Threadgroup::Thread *Threadgroup::pick() {
     if (stopped_ || ready_count_ == 0) return nullptr;
     if (++steps_ > launch_->limits.steps && !unwinding_) {
-        fault_ = describe("runaway: more than " + std::to_string(launch_->limits.steps) +
-                              " switches between the threads of one threadgroup",
-                          "");
+        fault_ = worded([this] {
+            return describe("runaway: more than " + std::to_string(launch_->limits.steps) +
+                                " switches between the threads of one threadgroup",
+                            "");
+        });
         return nullptr;
     }
     uint32_t &first = ready_[ready_head_];
@@ -96,7 +98,7 @@ void Threadgroup::run_thread(Thread &thread) {
     } catch (Fault &fault) {
         message = std::move(fault.message);
     } catch (const std::exception &error) {
-        message = describe(std::string("error in the executor: ") + error.what(), "");
+        message = worded([&] { return describe(std::string("error in the executor: ") + error.what(), ""); });
     }
     thread.state = State::finished;
     thread.stack = nullptr;
