@@ -2,7 +2,8 @@
 
 A fault is a TOML file in tests/faults: a summary, the gates that must go red, and patches of the shader
 text, each of which must apply exactly `count` times (1 unless it says otherwise). It may list `variants`,
-each of which every gate must find wrong, and name a `kind`, the only kind of device that it is planted on.
+each of which every gate must find wrong, name a `kind`, the only kind of device that it is planted on, and
+say within how many `seeds` of the executor it must be found (gates that tell the seed).
 The software device runs shaders that are compiled in, so a patched text becomes a kernel image (a shared
 object) first; Metal compiles it.
 """
@@ -37,6 +38,8 @@ class Fault:
     patches: tuple[dict[str, str | int], ...]
     variants: tuple[str, ...] = ()
     kind: str = ""
+    seeds: int = 0
+    """0: the gates do not tell a seed."""
 
     @staticmethod
     def load(name: str) -> Fault:
@@ -45,7 +48,8 @@ class Fault:
             return Fault("", "nothing is planted", (), ())
         read = tomllib.loads((FAULTS / f"{name}.toml").read_text())
         gates, patches, variants = (tuple(read.get(key, ())) for key in ("gates", "patch", "variants"))
-        return Fault(name, read["summary"], gates, patches, variants, read.get("kind", ""))
+        kind, seeds = read.get("kind", ""), read.get("seeds", 0)
+        return Fault(name, read["summary"], gates, patches, variants, kind, seeds)
 
     def plant(self, folder: Path) -> None:
         """Writes the patched shaders into a folder."""

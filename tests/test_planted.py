@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,10 @@ def test_planted_fault_is_red(name: str, device: qn.Device) -> None:
     told = gates_on(name, fault.gates, device)
     green = [gate for gate in fault.gates if told[gate] is None]
     assert not green, f"{fault.summary} {green} did not notice"
+    for text in told.values() if fault.seeds else ():
+        seed = re.search(r"seed (\d+): ", text or "")
+        assert seed is not None, text
+        assert int(seed[1]) < fault.seeds, text
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -23,12 +23,13 @@ inline std::string read_file(const char *path) {
     return text.str();
 }
 
+inline std::string load_text(const char *image, const char *text) {
+    const std::string error = simt::load_kernel_image(image);
+    if (!error.empty()) throw std::runtime_error(error);
+    return read_file(text);
+}
 inline const std::string &test_text() {
-    static const std::string text = [] {
-        const std::string error = simt::load_kernel_image(QWISP_TEST_IMAGE);
-        if (!error.empty()) throw std::runtime_error(error);
-        return read_file(QWISP_TEST_TEXT);
-    }();
+    static const std::string text = load_text(QWISP_TEST_IMAGE, QWISP_TEST_TEXT);
     return text;
 }
 
@@ -62,9 +63,9 @@ struct Simt {
     CpuDriver driver;
     std::unique_ptr<Module> module;
 
-    explicit Simt(simt::RunawayLimits limits = {}) : driver(limits) {
+    explicit Simt(simt::RunawayLimits limits = {}, const std::string &text = test_text()) : driver(limits) {
         std::string error;
-        module = driver.compile(test_text(), {}, &error);
+        module = driver.compile(text, {}, &error);
         REQUIRE_MESSAGE(module != nullptr, error);
     }
 

@@ -38,13 +38,12 @@ struct Full {
     RouteDiag diag{diag_inds.get(), diag_logits.get(), {.layer = 2, .layers = 3, .slot = 1, .max_rows = 4}};
     Remap remap{table.get(), 70};
 
-    RouteOperands operands(bool all) const {
+    RouteOperands operands(bool all) const { return operands(all, all, all); }
+    RouteOperands operands(bool with_bias, bool with_diag, bool with_remap) const {
         RouteOperands o{.x = x.get(), .x_offset = 1024, .gate = gate.get(), .scratch = scratch.get()};
-        if (all) {
-            o.bias = &bias;
-            o.diag = &diag;
-            o.remap = &remap;
-        }
+        if (with_bias) o.bias = &bias;
+        if (with_diag) o.diag = &diag;
+        if (with_remap) o.remap = &remap;
         return o;
     }
 };
@@ -177,11 +176,12 @@ TEST_CASE("a concurrent encoder gets a barrier between two steps and nowhere els
 
 TEST_CASE("every barrier is needed, and none is missing") {
     const Full full;
-    for (Fuse fuse : {Fuse::pair, Fuse::single, Fuse::last}) {
-        for (bool all : {false, true}) {
+    uint64_t barriers = 0;
+    for (const Fuse fuse : {Fuse::pair, Fuse::single, Fuse::last, Fuse::split_pair, Fuse::split_last}) {
+        for (uint32_t extras = 0; extras < 16; extras++) {
+            const RouteOperands operands = full.operands(extras & 1, (extras & 2) != 0, (extras & 4) != 0);
+            const RoutePlan plan = plan_route(context(), route_request(operands, 2, fuse, (extras & 8) != 0));
             AutoreleaseScope pool;
-            const RouteOperands operands = full.operands(all);
-            const RoutePlan plan = plan_route(context(), route_request(operands, 2, fuse, false));
             MTL::CommandBuffer *commands = context()->queue()->commandBuffer();
             MTL::ComputeCommandEncoder *encoder =
                 commands->computeCommandEncoder(MTL::DispatchTypeConcurrent);
@@ -189,11 +189,23 @@ TEST_CASE("every barrier is needed, and none is missing") {
             encoder->endEncoding();
             commands->commit();
             commands->waitUntilCompleted();
-            if (!metal::driver_of(context()->device())) continue;  // only a software device counts them
+            if (!metal::driver_of(context()->device())) continue;  // only a software device tells
             CHECK(metal::barrier_counts(commands).all == plan.barriers());
             CHECK(metal::barrier_counts(commands).superfluous == 0);
+            for (uint64_t left_out = 0; left_out < plan.barriers(); left_out++) {
+                INFO(variant_name(plan.variant), " extras ", extras, " without barrier ", left_out);
+                MTL::CommandBuffer *broken = context()->queue()->commandBuffer();
+                MTL::ComputeCommandEncoder *one_less =
+                    broken->computeCommandEncoder(MTL::DispatchTypeConcurrent);
+                metal::ignore_barrier(one_less, left_out);
+                CHECK_THROWS_WITH_AS(encode_moe_route_rows(one_less, plan, operands),
+                                     doctest::Contains("missing barrier: kernel "), std::exception);
+                one_less->endEncoding();
+                barriers++;
+            }
         }
     }
+    if (metal::driver_of(context()->device())) CHECK(barriers == 2 * 32 + 3 * 16);
 }
 
 TEST_CASE("what is refused encodes nothing") {

@@ -147,9 +147,10 @@ class Device:
     @property
     def simt_seed(self) -> int | None:
         """
-        Seed of the order in which the software device runs threads and threadgroups.
+        Seed of all that the software device may choose: the order of threads and threadgroups, what others see of memory.
 
-        None: in their natural order. The seed belongs to the software device of the process, so all Device("cpu")
+        None: natural order, one threadgroup after another. With a seed the shaders run as docs/reliability.md says, and
+        two accesses that nothing orders are an error that names the seed. The seed belongs to the software device of the process, so all Device("cpu")
         objects share it. The first value comes from QWISP_SIMT_SEED.
 
         Raises:

@@ -109,7 +109,8 @@ VARIABLES: tuple[Variable, ...] = (
         "QWISP_SIMT_SEED",
         "",
         f"0 to {_MAX_SEED}",
-        "shuffle the order in which the software device runs threads and threadgroups",
+        "the software device runs the shaders, and takes from this seed every choice that Metal leaves a GPU:"
+        " the order of threads and threadgroups, what others see of memory (docs/reliability.md)",
         "simt_seed",
         _integer(0, _MAX_SEED, digits=19),
     ),

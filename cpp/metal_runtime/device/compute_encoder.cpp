@@ -242,6 +242,7 @@ void ComputeEncoder::barrier(MTL::BarrierScope scope) {
     if (scope == 0 || (scope & ~known) != 0) {
         misuse(Misuse::barrier_scope, "memoryBarrier: scope " + std::to_string(scope) + ", but buffers is 1");
     }
+    if (barrier_calls_++ == ignored_barrier_) return;
     if (!tracker_) {
         ++serial_barriers_;
     } else if (scope & MTL::BarrierScopeBuffers) {
@@ -260,6 +261,7 @@ void ComputeEncoder::barrier(const MTL::Resource *const *resources, size_t count
         memories.push_back(
             use(static_cast<const MTL::Buffer *>(resources[i]), "memoryBarrier", "a resource").memory.get());
     }
+    if (barrier_calls_++ == ignored_barrier_) return;
     if (!tracker_) {
         ++serial_barriers_;
         return;

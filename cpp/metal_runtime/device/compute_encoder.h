@@ -24,6 +24,7 @@ class ComputeEncoder final : public Encoder {
     void barrier(const MTL::Resource *const *resources, size_t count);
     void use_resources(const MTL::Resource *const *resources, size_t count);
     void end_encoding();
+    void ignore_barrier(uint64_t index) { ignored_barrier_ = index; }  // for tests: testing.h
 
     MTL::DispatchType dispatch_type() const {
         return tracker_ ? MTL::DispatchTypeConcurrent : MTL::DispatchTypeSerial;
@@ -54,6 +55,7 @@ class ComputeEncoder final : public Encoder {
     std::span<const Binding> kept_;         // what dispatches share while nothing changes
     std::optional<HazardTracker> tracker_;  // concurrent only
     uint64_t serial_barriers_ = 0;
+    uint64_t barrier_calls_ = 0, ignored_barrier_ = UINT64_MAX;
     uint32_t phase_;
 };
 

@@ -14,6 +14,9 @@ struct BarrierCounts {
 };
 BarrierCounts barrier_counts(const MTL::CommandBuffer *buffer);
 
+// As if the encoder's barrier of that index, counted from 0, were never encoded.
+void ignore_barrier(const MTL::ComputeCommandEncoder *encoder, uint64_t index);
+
 // How long a full queue may stay full while nothing is committed, before commandBuffer() throws.
 void set_stall_limit(const MTL::CommandQueue *queue, std::chrono::milliseconds limit);
 

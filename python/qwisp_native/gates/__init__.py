@@ -7,6 +7,7 @@ below, put `@gate("name")` on it, and run `python tests/lock.py` in the reposito
 from __future__ import annotations
 
 from . import (
+    adversary,
     barriers,
     bias,
     diag,
@@ -24,4 +25,17 @@ from .registry import GATES, Context, Gate
 
 __all__ = ["GATES", "Context", "Gate", "main", "run"]
 
-del barriers, bias, diag, equal, field_layout, field_values, orders, plans, refusals, repeats, targets
+del (
+    adversary,
+    barriers,
+    bias,
+    diag,
+    equal,
+    field_layout,
+    field_values,
+    orders,
+    plans,
+    refusals,
+    repeats,
+    targets,
+)

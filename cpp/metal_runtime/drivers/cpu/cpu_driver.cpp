@@ -124,7 +124,9 @@ std::string CpuDriver::execute(const Dispatch &dispatch, simt::Seed seed) const 
     simt::Launch launch{};
     std::string error = static_cast<const CpuKernel *>(dispatch.kernel)->prepare(dispatch, launch);
     if (!error.empty()) return error;
-    launch.seed = seed;
+    std::optional<simt::SeededChoices> seeded;  // of each dispatch alone, whatever came before it
+    if (seed) seeded.emplace(*seed);
+    launch.choices = choices_ || !seeded ? choices_ : &*seeded;
     launch.limits = runaway_limits_;
     return simt::execute(launch);
 }
@@ -132,7 +134,7 @@ std::string CpuDriver::execute(const Dispatch &dispatch, simt::Seed seed) const 
 std::string CpuDriver::run(const std::vector<Command> &commands) {
     try {
         const simt::Seed seed = shuffle_seed();
-        const vector::Target *const target = seed ? nullptr : target_.load();
+        const vector::Target *const target = seed || choices_ ? nullptr : target_.load();
         vector::Team::Session session(vector::Team::shared(), target ? weights_of(commands) : 0);
         const auto run_dispatch = [&](const Dispatch &dispatch) -> std::string {
             std::string error;

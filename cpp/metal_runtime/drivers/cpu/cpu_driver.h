@@ -23,9 +23,13 @@ class CpuDriver final : public Driver {
                                     std::string *error) override;
     std::string run(const std::vector<Command> &commands) override;
 
-    // With a seed, threads, threadgroups and the dispatches of a phase run in an order that follows from it.
+    // With a seed the executor is the adversary (adversary.h): what a GPU may do in any order, it does in
+    // one that follows from the seed, the dispatches of a phase included.
     std::optional<uint64_t> shuffle_seed() const override;
     void set_shuffle_seed(std::optional<uint64_t> seed) override;
+
+    // For tests: somebody else makes the adversary's choices. Null: the seed does, if there is one.
+    void set_choices(simt::Choices *choices) { choices_ = choices; }
 
     // A vector target of this processor, or "simt": the executor. With a seed the executor always runs.
     std::string_view kernels() const override;
@@ -40,6 +44,7 @@ class CpuDriver final : public Driver {
     const simt::RunawayLimits runaway_limits_;
     std::atomic<bool> has_seed_ = false;
     std::atomic<uint64_t> seed_ = 0;
+    simt::Choices *choices_ = nullptr;
     std::atomic<const vector::Target *> target_ = vector::targets().front();  // null: the executor
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "adversary.h"
 #include "threadgroup.h"
 
 namespace qwisp::simt {
@@ -71,6 +72,7 @@ class ArrayProbe final : private Services {
     void store(const Access &, const void *) override { throw End(); }
     uint32_t atomic(const Access &, AtomicOp, uint32_t) override { throw End(); }
     void barrier(Rendezvous, uint32_t, uint32_t) override { throw End(); }
+    void fence(uint32_t, bool, bool) override { throw End(); }
     uint32_t simd(Rendezvous, uint32_t, uint32_t, uint32_t) override { throw End(); }
     void undeclared_constant(const char *, uint32_t) override { throw End(); }
     Region *threadgroup_array(const char *, size_t bytes, size_t alignment) override {
@@ -95,16 +97,14 @@ std::string execute(Launch &launch) {
                " threads a threadgroup, the limit is " + std::to_string(kMaxThreads);
     }
     try {
-        Threadgroup &threadgroup = threadgroup_of_this_thread();
         const DefaultFloatEnvironment environment;
+        if (launch.choices != nullptr) return Adversary(launch).run();
+        Threadgroup &threadgroup = threadgroup_of_this_thread();
         const uint64_t count = x * y * z;
-        const Permutation order(count, launch.seed);
-        for (uint64_t i = 0; i < count; i++) {
-            const uint64_t linear = order(i);
-            const std::array<uint32_t, 3> position{static_cast<uint32_t>(linear % x),
-                                                   static_cast<uint32_t>(linear / x % y),
-                                                   static_cast<uint32_t>(linear / x / y)};
-            std::string fault = threadgroup.run(launch, position, linear);
+        for (uint64_t linear = 0; linear < count; linear++) {
+            threadgroup.start(launch, linear);
+            threadgroup.go_on();
+            std::string fault = threadgroup.end();
             if (!fault.empty()) return fault;
         }
     } catch (const std::exception &error) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "choices.h"
 #include "image.h"
 #include "schedule.h"
 
@@ -18,6 +19,8 @@ inline constexpr size_t kMaxThreadgroupMemory = 32 * 1024;
 struct RunawayLimits {
     uint64_t steps = uint64_t{1} << 27;
     int64_t accesses = int64_t{1} << 32;
+    int64_t watched_accesses = int64_t{1}
+                               << 22;  // to memory that the adversary watches: a lost word ends soon
 };
 
 struct Launch {
@@ -29,7 +32,7 @@ struct Launch {
     uint32_t constants_set;  // one bit an index
     std::array<uint64_t, 3> groups;
     uint32_t threads;  // of a threadgroup
-    Seed seed;
+    Choices *choices;  // null: natural order, one threadgroup after another (see adversary.h)
     RunawayLimits limits;
 };
 

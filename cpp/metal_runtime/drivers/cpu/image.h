@@ -6,7 +6,7 @@
 
 namespace qwisp::simt {
 
-inline constexpr uint32_t kImageAbi = 1;  // bump with any change in this file
+inline constexpr uint32_t kImageAbi = 2;  // bump with any change in this file
 inline constexpr uint32_t kLanes = 32;    // of a simdgroup
 inline constexpr uint32_t kMaxSlots = 31;
 inline constexpr uint32_t kMaxConstants = 32;
@@ -48,6 +48,9 @@ inline uint32_t apply(AtomicOp op, uint32_t *word, uint32_t operand) {
     return 0;
 }
 
+// What barriers and fences order: bits of MSL's mem_flags.
+inline constexpr uint32_t kMemDevice = 1, kMemThreadgroup = 2;
+
 // Everything at which threads wait for one another.
 enum class Rendezvous : uint32_t {
     threadgroup_barrier,
@@ -88,6 +91,7 @@ class Services {
     virtual uint32_t atomic(const Access &access, AtomicOp op, uint32_t operand) = 0;
     // `line` is the line of the shader text, for messages and to tell rendezvous apart.
     virtual void barrier(Rendezvous kind, uint32_t flags, uint32_t line) = 0;
+    virtual void fence(uint32_t flags, bool acquire, bool release) = 0;  // of device scope
     virtual uint32_t simd(Rendezvous kind, uint32_t value, uint32_t operand, uint32_t line) = 0;
     virtual Region *threadgroup_array(const char *name, size_t bytes, size_t alignment) = 0;
     [[noreturn]] virtual void undeclared_constant(const char *name, uint32_t index) = 0;

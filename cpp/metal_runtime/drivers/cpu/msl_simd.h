@@ -5,7 +5,7 @@
 
 QWISP_SIMT_BEGIN
 
-enum class mem_flags : uint { mem_none = 0, mem_device = 1, mem_threadgroup = 2 };
+enum class mem_flags : uint { mem_none = 0, mem_device = kMemDevice, mem_threadgroup = kMemThreadgroup };
 constexpr mem_flags operator|(mem_flags a, mem_flags b) {
     return static_cast<mem_flags>(static_cast<uint>(a) | static_cast<uint>(b));
 }
@@ -15,6 +15,14 @@ inline void threadgroup_barrier(mem_flags flags, uint line = __builtin_LINE()) {
 }
 inline void simdgroup_barrier(mem_flags flags, uint line = __builtin_LINE()) {
     current->services->barrier(Rendezvous::simdgroup_barrier, static_cast<uint>(flags), line);
+}
+
+// MSL 3.2. Orders of their own type: the operations on atomics take no other than relaxed.
+enum fence_order { memory_order_acquire, memory_order_release, memory_order_acq_rel, memory_order_seq_cst };
+enum thread_scope { thread_scope_device };
+inline void atomic_thread_fence(mem_flags flags, fence_order order, thread_scope = thread_scope_device) {
+    current->services->fence(static_cast<uint>(flags), order != memory_order_release,
+                             order != memory_order_acquire);
 }
 
 inline uint simd_words(Rendezvous kind, uint value, uint operand, uint line) {

@@ -1,5 +1,6 @@
 #include "threadgroup.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "fault.h"
@@ -26,20 +27,32 @@ void poison(std::byte *memory, size_t bytes, uint64_t seed) {
 
 }  // namespace
 
-void Threadgroup::prepare(Launch &launch, const std::array<uint32_t, 3> &position, uint64_t linear) {
+void Threadgroup::start(Launch &launch, uint64_t linear, WeakMemory *memory, uint32_t watched) {
     launch_ = &launch;
-    random_ = Random(mix(launch.seed.value_or(0) ^ mix(linear)));
+    memory_model_ = memory;
+    linear_ = linear;
     image_current_ = launch.image->current();
     for (Region &argument : launch.arguments) argument.budget = launch.limits.accesses;
 
     ThreadContext context{};
     context.services = this;
     context.arguments = launch.arguments.data();
+    if (memory != nullptr) {
+        arguments_ = launch.arguments;
+        for (uint32_t slot = 0; slot < kMaxSlots; slot++) {
+            if ((watched >> slot & 1) == 0) continue;
+            arguments_[slot].fast_length = 0;
+            arguments_[slot].budget = budget_of(arguments_[slot]);
+        }
+        context.arguments = arguments_.data();
+    }
     context.constants = launch.constants.data();
     context.constants_set = launch.constants_set;
+    uint64_t rest = linear;
     for (int d = 0; d < 3; d++) {
-        context.group[d] = position[d];
+        context.group[d] = static_cast<uint32_t>(rest % launch.groups[d]);
         context.groups[d] = static_cast<uint32_t>(launch.groups[d]);
+        rest /= launch.groups[d];
     }
     context.simdgroups = (launch.threads + kLanes - 1) / kLanes;
     threads_.resize(launch.threads);
@@ -61,22 +74,35 @@ void Threadgroup::prepare(Launch &launch, const std::array<uint32_t, 3> &positio
     fault_.clear();
     array_count_ = 0;
     array_bytes_ = 0;
+    device_barriers_ = array_barriers_ = {};
 }
 
-std::string Threadgroup::run(Launch &launch, const std::array<uint32_t, 3> &position, uint64_t linear) {
-    prepare(launch, position, linear);
+bool Threadgroup::go_on() {
     ThreadContext *const outer = *image_current_;
     run_ready();
-    if (finished_ < threads_.size()) {
-        if (fault_.empty()) fault_ = describe_stall();
-        unwind_all();
-    }
     *image_current_ = outer;
     current_ = nullptr;
+    return stopped_ || ready_count_ == 0 || !fault_.empty();
+}
+
+std::string Threadgroup::end() {
+    if (finished_ < threads_.size()) {
+        if (fault_.empty()) fault_ = worded([this] { return describe_stall(); });
+        ThreadContext *const outer = *image_current_;
+        unwind_all();
+        *image_current_ = outer;
+        current_ = nullptr;
+    }
     return std::move(fault_);
 }
 
 // Accesses that the fast path refused.
+
+int64_t Threadgroup::budget_of(const Region &region) const {
+    const RunawayLimits &limits = launch_->limits;
+    const bool watched = region.shadow == nullptr && region.fast_length < region.length;
+    return watched ? std::min(limits.accesses, limits.watched_accesses) : limits.accesses;
+}
 
 void Threadgroup::check(const Access &access, const char *verb, bool reads) {
     Region &region = *access.region;
@@ -96,27 +122,38 @@ void Threadgroup::check(const Access &access, const char *verb, bool reads) {
     if (!inside) fault("out of bounds: " + where);
     if (!aligned) fault("misaligned: " + where + ", alignment " + std::to_string(access.alignment));
     if (!in_budget) {
-        fault("runaway: more than " + std::to_string(launch_->limits.accesses) +
-              " accesses of one threadgroup to " + what);
+        fault("runaway: more than " + std::to_string(budget_of(region)) + " accesses of one threadgroup to " +
+              what);
     }
     fault("uninitialised: " + where);
 }
 
 void Threadgroup::load(const Access &access, void *value) {
     check(access, "read", true);
+    if (memory_model_ != nullptr) watch(access, false);
     std::memcpy(value, access.region->base + access.offset, access.size);
 }
 
 void Threadgroup::store(const Access &access, const void *value) {
     check(access, "write", false);
+    if (memory_model_ != nullptr) watch(access, true);
     Region &region = *access.region;
-    std::memcpy(region.base + access.offset, value, access.size);
-    if (region.shadow != nullptr) std::memset(region.shadow + access.offset, 0xff, access.size);
+    std::byte *const to = region.base + access.offset;
+    std::memcpy(to, value, access.size);
+    if (region.shadow != nullptr) {
+        std::memset(region.shadow + access.offset, 0xff, access.size);
+    } else if (memory_model_ != nullptr) {
+        memory_model_->written(reinterpret_cast<uintptr_t>(to), access.size);
+    }
 }
 
 uint32_t Threadgroup::atomic(const Access &access, AtomicOp op, uint32_t operand) {
     check(access, op == AtomicOp::load ? "atomic read" : "atomic write", op != AtomicOp::store);
     const Region &region = *access.region;
+    if (memory_model_ != nullptr) {
+        if (region.shadow == nullptr) return watch_atomic(access, op, operand);
+        watch_array(access, op != AtomicOp::load, true);
+    }
     const uint32_t before = apply(op, reinterpret_cast<uint32_t *>(region.base + access.offset), operand);
     if (region.shadow != nullptr && op == AtomicOp::store) {
         std::memset(region.shadow + access.offset, 0xff, access.size);
@@ -126,12 +163,13 @@ uint32_t Threadgroup::atomic(const Access &access, AtomicOp op, uint32_t operand
 
 // Rendezvous.
 
-void Threadgroup::barrier(Rendezvous kind, uint32_t, uint32_t line) {
+void Threadgroup::barrier(Rendezvous kind, uint32_t flags, uint32_t line) {
     const bool whole = kind == Rendezvous::threadgroup_barrier;
     const uint32_t simdgroup = current_->simdgroup;
     const uint32_t first = whole ? 0 : simdgroup * kLanes;
     const uint32_t count = whole ? static_cast<uint32_t>(threads_.size()) : lanes_of(simdgroup);
     if (arrive(whole ? whole_ : simdgroups_[simdgroup], count, kind, line)) {
+        if (memory_model_ != nullptr) note_barrier(kind, flags, simdgroup);
         release(first, count);
     } else {
         wait(kind, line);
@@ -181,10 +219,12 @@ Region *Threadgroup::threadgroup_array(const char *name, size_t bytes, size_t al
     array = {};
     array.base = memory_.data() + offset;
     array.shadow = shadow_.data() + offset;
-    array.length = array.fast_length = bytes;
+    array.length = bytes;
+    array.fast_length = memory_model_ == nullptr ? bytes : 0;
     array.budget = launch_->limits.accesses;
     array.name = name;
-    poison(array.base, bytes, launch_->seed.value_or(0));
+    poison(array.base, bytes, launch_->choices != nullptr ? launch_->choices->seed().value_or(0) : 0);
+    if (memory_model_ != nullptr) races_[ordinal].reset(bytes, alignment);
     std::memset(array.shadow, 0, bytes);
     return &array;
 }

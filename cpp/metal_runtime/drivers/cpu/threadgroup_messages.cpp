@@ -48,7 +48,7 @@ std::string name_at(Rendezvous kind, uint32_t line) {
 
 std::string Threadgroup::describe(const std::string &what, const std::string &where) const {
     const auto &group = threads_.front().group;
-    const std::string order = launch_->seed ? "seed " + std::to_string(*launch_->seed) : "natural order";
+    const std::string order = launch_->choices != nullptr ? launch_->choices->name() : "natural order";
     return std::string("kernel ") + launch_->function->name + ": " + what + "; threadgroup (" +
            std::to_string(group[0]) + ", " + std::to_string(group[1]) + ", " + std::to_string(group[2]) +
            ")" + where + ", " + order;
@@ -61,6 +61,14 @@ std::string Threadgroup::name_of(const Region &region) const {
     std::string name = std::string("argument '") + region.name + "' (buffer " + std::to_string(region.slot);
     if (!label.empty()) name += ", label '" + label + "'";
     return name + ")";
+}
+
+std::string Threadgroup::name_of(const Party &party) const {
+    std::string name = "thread " + std::to_string(party.now.thread);
+    if (party.group == linear_) return name;
+    const auto [x, y, z] = launch_->groups;
+    return name + " of threadgroup (" + std::to_string(party.group % x) + ", " +
+           std::to_string(party.group / x % y) + ", " + std::to_string(party.group / x / y) + ")";
 }
 
 void Threadgroup::fault(const std::string &what) const {

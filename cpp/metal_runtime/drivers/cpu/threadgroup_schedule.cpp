@@ -31,13 +31,17 @@ void Threadgroup::make_ready(Thread &thread) {
 Threadgroup::Thread *Threadgroup::pick() {
     if (stopped_ || ready_count_ == 0) return nullptr;
     if (++steps_ > launch_->limits.steps && !unwinding_) {
-        fault_ = describe("runaway: more than " + std::to_string(launch_->limits.steps) +
-                              " switches between the threads of one threadgroup",
-                          "");
+        fault_ = worded([this] {
+            return describe("runaway: more than " + std::to_string(launch_->limits.steps) +
+                                " switches between the threads of one threadgroup",
+                            "");
+        });
         return nullptr;
     }
     uint32_t &first = ready_[ready_head_];
-    if (launch_->seed) std::swap(first, ready_[wrap(ready_head_ + random_.below(ready_count_))]);
+    if (launch_->choices != nullptr) {
+        std::swap(first, ready_[wrap(ready_head_ + launch_->choices->of(Choice::thread, ready_count_))]);
+    }
     ready_head_ = wrap(ready_head_ + 1);
     ready_count_--;
     return &threads_[first];
@@ -94,7 +98,7 @@ void Threadgroup::run_thread(Thread &thread) {
     } catch (Fault &fault) {
         message = std::move(fault.message);
     } catch (const std::exception &error) {
-        message = describe(std::string("error in the executor: ") + error.what(), "");
+        message = worded([&] { return describe(std::string("error in the executor: ") + error.what(), ""); });
     }
     thread.state = State::finished;
     thread.stack = nullptr;
@@ -121,14 +125,31 @@ void Threadgroup::wait(Rendezvous kind, uint32_t line) {
     self.kind = kind;
     self.line = line;
     self.state = State::waiting;
-    Stack &stack = *self.stack;
-    Thread *const next = pick();
+    const bool away = memory_model_ != nullptr && launch_->choices->of(Choice::leave, 2) == 1;
+    leave_to(away ? nullptr : pick());
+}
+
+// Null: to whoever called go_on().
+void Threadgroup::leave_to(Thread *next) {
+    Stack &stack = *current_->stack;
     if (next != nullptr) {
         if (next->stack == nullptr) put_on_stack(*next, take_stack());
         set_current(*next);
     }
     stack.fibre->switch_to(next != nullptr ? *next->stack->fibre : main_);
     if (unwinding_) throw Unwind();
+}
+
+// The running thread may go on at once, or later.
+void Threadgroup::preempt() {
+    Choices &choices = *launch_->choices;
+    memory_model_->settle();
+    if (choices.of(Choice::preempt, 2) == 0) return;
+    const bool alone = ready_count_ == 0;
+    Thread &self = *current_;
+    make_ready(self);
+    Thread *const next = alone || choices.of(Choice::leave, 2) == 1 ? nullptr : pick();
+    if (next != &self) leave_to(next);
 }
 
 void Threadgroup::release(uint32_t first, uint32_t count) {
