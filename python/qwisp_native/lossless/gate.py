@@ -1,0 +1,206 @@
+"""The gate: whatever the route, the decoding and the telemetry, the same tokens by the same routing."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import qwisp_native as qn
+
+from .decode import MIN_WIDTH, Decoded, greedy, speculative
+from .memo import Memo, MemoEngine
+from .model import Config, Model, load_model
+from .plan import Case, cases
+from .regimes import REGIMES
+from .report import Failure, Report, Run
+from .residency import Residency
+from .routing import MAX_ROWS, DeviceRouting
+from .ties import counterfactual
+from .trace import Difference, DiffersError
+
+TOKENS = 512
+PERIOD = 64
+
+MakeRouting = Callable[[Sequence[qn.Gate], Config, Case, Residency, int], DeviceRouting]
+"""Gates, config, case, residency, capacity."""
+
+
+def device_routing(
+    gates: Sequence[qn.Gate], config: Config, case: Case, residency: Residency, capacity: int
+) -> DeviceRouting:
+    """What a case asks for, on the gates' device."""
+    return DeviceRouting(
+        gates, config, case.setting, residency, case.fuse, telemetry=case.telemetry, capacity=capacity
+    )
+
+
+def widths(seed: int) -> Callable[[], int]:
+    """Widths of verification, 2 to 25, the small ones more often, as their logarithm is spread evenly."""
+    rng = random.Random(seed)
+    return lambda: int(math.exp(rng.uniform(math.log(MIN_WIDTH), math.log(MAX_ROWS + 1))))
+
+
+@dataclass
+class _Reference:
+    routing: DeviceRouting
+    tokens: bytes
+
+
+class Gate:
+    """One run of the gate on one device; `run` makes it."""
+
+    def __init__(
+        self,
+        device: qn.Device,
+        model: Model,
+        *,
+        full: bool = False,
+        tokens: int = TOKENS,
+        seed: int = 0,
+        period: int = PERIOD,
+        prompts: dict[str, bytes] | None = None,
+        make_routing: MakeRouting = device_routing,
+    ) -> None:
+        self.model = model
+        self.prompts = REGIMES if prompts is None else prompts
+        self.groups = cases(list(self.prompts), full=full)
+        self.make_routing = make_routing
+        self.gates = [qn.Gate.from_weights(device, weights) for weights in model.gates.values()]
+        self.report = Report(
+            f"{device.kind} ({device.name})",
+            device.kernels,
+            seed,
+            tokens,
+            period,
+            full,
+            model,
+            {name: len(prompt) for name, prompt in self.prompts.items()},
+        )
+
+    @property
+    def total(self) -> int:
+        """Runs to come."""
+        return sum(map(len, self.groups))
+
+    def run(self, step: Callable[[str], object] = lambda name: None) -> Report:
+        """Makes all runs; `step` is told the name of each that has ended."""
+        start = time.perf_counter()
+        for group in self.groups:
+            self._group(group, step)
+        self.report.seconds = time.perf_counter() - start
+        return self.report
+
+    def _group(self, group: list[Case], step: Callable[[str], object]) -> None:
+        # In full, the reference and the first speculative run each compute all of their rows.
+        memos = {False: Memo()}
+        memos[True] = Memo() if self.report.full else memos[False]
+        reference: _Reference | None = None
+        for case in group:
+            reference = self._case(case, memos[case.speculative], reference)
+            step(case.name)
+            if reference is None:
+                return
+        for memo in {id(memo): memo for memo in memos.values()}.values():
+            self.report.computed += memo.computed
+            self.report.found += memo.found
+        first = group[0]
+        if reference is not None and first.setting.eps == 0 and not first.setting.bolt:
+            prompt = self.prompts[first.regime]
+            try:
+                self.report.near_ties[first.regime] = counterfactual(
+                    self.model, reference.routing, prompt, reference.tokens, memo=memos[False]
+                )
+            except ValueError as error:  # the reference's choices are not the contract's
+                self.report.failures.append(Failure(first, str(error)))
+
+    def _case(self, case: Case, memo: Memo, reference: _Reference | None) -> _Reference | None:
+        """Runs it and holds it against the reference, which it is itself if there is none."""
+        report, prompt = self.report, self.prompts[case.regime]
+        capacity = len(prompt) + report.tokens
+        residency = Residency(self.model.config.experts, case.setting.bolt, report.period, report.seed)
+        routing = self.make_routing(self.gates, self.model.config, case, residency, capacity)
+        engine = MemoEngine(self.model, routing, capacity, memo)
+        start = time.perf_counter()
+        decoded, told = Decoded(), None
+        try:
+            if case.speculative:
+                decoded = speculative(engine, prompt, report.tokens, residency, widths(report.seed))
+            else:
+                decoded = greedy(engine, prompt, report.tokens)
+        except DiffersError as error:
+            told = error.difference
+        except qn.DeviceError as error:  # the device stopped a kernel
+            report.failures.append(Failure(case, f"DeviceError: {error}"))
+            return reference
+        seconds = time.perf_counter() - start
+        length = capacity - 1  # the last token is not routed
+        if reference is None:
+            reference = _Reference(routing, decoded.tokens)
+            name = f"{case.regime}, {case.setting.name}"
+            report.references[name] = routing.trace.sha256(length)
+            report.texts[name] = decoded.tokens.decode("latin-1")
+        else:
+            known = (
+                engine.length if told else length
+            )  # what an interrupted run has not routed is not compared
+            told = reference.routing.trace.difference(routing.trace, known) or told
+        equal = _equal(reference.tokens, decoded.tokens)
+        if told is None and equal < report.tokens:
+            told = _other_token(reference.tokens, decoded.tokens, len(prompt))
+        if told is not None:
+            detail = f"{equal} of {report.tokens} tokens equal; {told}"
+            report.failures.append(Failure(case, detail, told))
+        report.runs.append(Run(case, equal, decoded, length * self.model.config.layers, seconds))
+        return reference
+
+
+def _equal(expected: bytes, got: bytes) -> int:
+    return sum(a == b for a, b in zip(expected, got, strict=False))
+
+
+def _other_token(expected: bytes, got: bytes, start: int) -> Difference:
+    """Tokens that differ though their routing does not: the engine itself."""
+    at = next(
+        (i for i, (a, b) in enumerate(zip(expected, got, strict=False)) if a != b),
+        min(len(expected), len(got)),
+    )
+    return Difference("token", start + at, None, 0, 1, repr(expected[at : at + 1]), repr(got[at : at + 1]))
+
+
+def run(
+    device: qn.Device | None = None,
+    model: Model | None = None,
+    *,
+    full: bool = False,
+    tokens: int = TOKENS,
+    seed: int = 0,
+    step: Callable[[str], object] = lambda name: None,
+) -> Report:
+    """Runs the gate on one device.
+
+    Args:
+        device: default Device().
+        model: default the one of this package.
+        full: all runs, not the reduced set.
+        tokens: to decode in each run, at least 2.
+        seed: of tables of residency and of widths.
+        step: called with the name of each run that has ended.
+
+    Raises:
+        ValueError: too few tokens.
+        OSError, ValueError: the package's model is not there or not whole.
+
+    """
+    if tokens < 2:
+        raise ValueError(f"tokens: {tokens}, but it must be at least 2")
+    gate = Gate(
+        qn.Device() if device is None else device,
+        load_model() if model is None else model,
+        full=full,
+        tokens=tokens,
+        seed=seed,
+    )
+    return gate.run(step)
