@@ -14,6 +14,6 @@ def across(reports: Sequence[Report]) -> list[str]:
     for other in exact[1:]:
         for name, sha256 in exact[0].references.items():
             if other.references.get(name) != sha256:
-                text = "routing" if other.texts.get(name) == exact[0].texts[name] else "tokens and routing"
-                told.append(f"{name}: {text} of {other.device} are not those of {exact[0].device}")
+                what = "routing" if other.texts.get(name) == exact[0].texts[name] else "tokens and routing"
+                told.append(f"{name}: {what} of {other.device} not as on {exact[0].device}")
     return told

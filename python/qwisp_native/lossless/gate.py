@@ -6,7 +6,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import qwisp_native as qn
 
@@ -90,6 +90,7 @@ class Gate:
         start = time.perf_counter()
         for group in self.groups:
             self._group(group, step)
+            self._slots(group[0])
         self.report.seconds = time.perf_counter() - start
         return self.report
 
@@ -115,6 +116,14 @@ class Gate:
                 )
             except ValueError as error:  # the reference's choices are not the contract's
                 self.report.failures.append(Failure(first, str(error)))
+
+    def _slots(self, reference: Case) -> None:
+        """Without a bias, experts named by slot are the experts."""
+        setting = reference.setting
+        plain = self.report.references.get(f"{reference.regime}, {replace(setting, bolt=False).name}")
+        mine = self.report.references.get(f"{reference.regime}, {setting.name}")
+        if setting.bolt and not setting.eps and plain and mine != plain:
+            self.report.failures.append(Failure(reference, "routing is not that of the run without slots"))
 
     def _case(self, case: Case, memo: Memo, reference: _Reference | None) -> _Reference | None:
         """Runs it and holds it against the reference, which it is itself if there is none."""

@@ -134,7 +134,7 @@ class DeviceRouting:
             self._encode(encoder, layer, self._scratch, options)
         commands.commit()
         commands.wait_until_completed()
-        routed = self._read(self._scratch)
+        routed = self._read(self._scratch, self.telemetry)
         choice = routed.choice
         for row in np.flatnonzero(((choice < 0) | (choice >= self._scratch.experts)).any(axis=1)):
             expected = f"0 to {self._scratch.experts - 1}"
@@ -161,7 +161,7 @@ class DeviceRouting:
         commands.commit()
         commands.wait_until_completed()
         for layer, (routed, scratch) in enumerate(zip(self._routed, self._again, strict=True)):
-            again = self._read(scratch)
+            again = self._read(scratch, logits=False)
             self._same("experts of diag", layer, self._experts(routed.choice), inds[layer, : self.rows])
             self._same("experts, all layers in one command buffer", layer, routed.choice, again.choice)
             self._same("scores, all layers in one command buffer", layer, routed.scores, again.scores)
@@ -175,9 +175,9 @@ class DeviceRouting:
             encoder, self._x[layer], self.gates[layer], scratch, rows=self.rows, fuse=self.fuse, **options
         )
 
-    def _read(self, scratch: qn.RouteScratch) -> Routed:
-        logits = scratch.logits[: self.rows].copy() if self.telemetry else None
-        return Routed(scratch.inds[: self.rows].copy(), scratch.scores[: self.rows].copy(), logits)
+    def _read(self, scratch: qn.RouteScratch, logits: bool) -> Routed:
+        raw = scratch.logits[: self.rows].copy() if logits else None
+        return Routed(scratch.inds[: self.rows].copy(), scratch.scores[: self.rows].copy(), raw)
 
     def _experts(self, choice: NDArray[np.int32]) -> NDArray[np.int32]:
         return choice if self.contents is None else self.contents[choice]
