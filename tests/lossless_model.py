@@ -24,6 +24,11 @@ CONFIG = {
     "rope_theta": 10000.0,
     "rms_norm_eps": 1e-6,
     "vocab_size": 256,
+    # what mlx-lm wants besides
+    "intermediate_size": 512,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+    "max_position_embeddings": 4096,
     "norm_topk_prob": True,
     "tie_word_embeddings": True,
     "quantization": {"group_size": 64, "bits": 8},
