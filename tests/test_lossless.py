@@ -366,8 +366,8 @@ def command(*words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, 
 def test_command(
     device: qn.Device, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qwisp_native.lossless.gate.REGIMES", {"code": TEXT})
-    words = ("--model", str(folder), "--device", device.kind, "--tokens", "8")
+    monkeypatch.setitem(REGIMES, "code", TEXT)
+    words = ("--regime", "code", "--model", str(folder), "--device", device.kind, "--tokens", "8")
     code, told, errors = command(*words, "--json", capsys=capsys)
     assert (code, errors) == (0, "")
     found = json.loads(told)
@@ -385,13 +385,14 @@ def test_command(
     assert f"{len(SETTINGS)} passed, {len(SETTINGS) * 6} failed" in told
 
 
-def test_command_errors(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_command_errors(folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for words, told in (
         (("--tokens", "1"), "--tokens: 1, but it must be at least 2"),
+        (("--regime", "verse"), "--regime: 'verse', but it must be one of code, prose, tools, repetitive"),
         (("--seed", "-1"), "--seed: -1, but it must be at least 0"),
     ):
         with pytest.raises(SystemExit) as caught:
-            cli.main(["lossless", *words])
+            cli.main(["lossless", "--model", str(folder), *words])
         assert caught.value.code == 2
         assert told in capsys.readouterr().err
     code, _, errors = command("--model", str(tmp_path / "none"), capsys=capsys)

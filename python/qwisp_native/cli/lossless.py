@@ -28,6 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KIND",
         help="cpu, cuda or metal; default QWISP_DEVICE, or every device that is here",
     )
+    parser.add_argument(
+        "--regime", action="append", metavar="NAME", help="only this kind of text; may be given again"
+    )
     parser.add_argument("--model", metavar="FOLDER", help="another model of that format (docs/lossless.md)")
     parser.add_argument("--tokens", type=int, default=512, metavar="N", help="tokens a run (default 512)")
     parser.add_argument("--seed", type=int, default=0, help="of residency tables and widths (default 0)")
@@ -42,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
     from ..lossless import Gate, load_model
     from ..lossless.across import across
     from ..lossless.model import DATA
+    from ..lossless.regimes import REGIMES
 
     if options.tokens < 2:
         options.usage_error(f"--tokens: {options.tokens}, but it must be at least 2")
@@ -50,9 +54,20 @@ def run(options: argparse.Namespace) -> int:
     model = load_model(options.model or DATA)
     asked = options.device or settings.current().device
     kinds = [asked] if asked else [each.kind for each in devices() if each.available]
+    wanted = options.regime or list(REGIMES)
+    if unknown := [name for name in wanted if name not in REGIMES]:
+        options.usage_error(f"--regime: {unknown[0]!r}, but it must be one of {', '.join(REGIMES)}")
+    prompts = {name: text for name, text in REGIMES.items() if name in wanted}
     reports = []
     for kind in kinds:
-        gate = Gate(Device(kind), model, full=options.full, tokens=options.tokens, seed=options.seed)
+        gate = Gate(
+            Device(kind),
+            model,
+            full=options.full,
+            tokens=options.tokens,
+            seed=options.seed,
+            prompts=prompts,
+        )
         with tqdm(
             total=gate.total, unit=" runs", leave=False, file=sys.stderr, disable=not sys.stderr.isatty()
         ) as bar:
@@ -103,5 +118,4 @@ def _show(report: Report) -> None:
     print_table(rows)
     for failure in report.failures:
         print(f"FAIL {failure.case.name}: {failure.detail}")
-    red = len({failure.case for failure in report.failures})
-    print(f"{len(report.runs) - red} passed, {red} failed, {report.seconds:.1f} s")
+    print(f"{report.passed} passed, {len(report.red)} failed, {report.seconds:.1f} s")

@@ -146,6 +146,9 @@ class Gate:
             return reference
         seconds = time.perf_counter() - start
         length = capacity - 1  # the last token is not routed
+        if reference is None and told is not None:
+            report.failures.append(Failure(case, str(told), told))
+            return None
         if reference is None:
             reference = _Reference(routing, decoded.tokens)
             name = f"{case.regime}, {case.setting.name}"
