@@ -258,14 +258,14 @@ class LowerIndex(DeviceRouting):
 class Stale(DeviceRouting):
     """Now and then a route leaves what the route before it left."""
 
-    calls = 0
+    reads = 0
     before: Routed | None = None
 
     def _read(self, scratch: qn.RouteScratch, logits: bool) -> Routed:
         routed, before = super()._read(scratch, logits), self.before
-        self.calls += 1
+        self.reads += 1
         self.before = routed
-        if self.fuse == "split_last" and self.calls % 40 == 0 and before is not None:
+        if self.fuse == "split_last" and self.reads % 40 == 0 and before is not None:
             return before if len(before.choice) == len(routed.choice) else routed
         return routed
 
@@ -300,6 +300,16 @@ class TelemetryMatters(DeviceRouting):
         return routed
 
 
+class OnlyRejected(DeviceRouting):
+    """Wide steps score their last row otherwise, which is hardly ever accepted."""
+
+    def _read(self, scratch: qn.RouteScratch, logits: bool) -> Routed:
+        routed = super()._read(scratch, logits)
+        if self.rows > 12 and self.fuse == "single" and self.position > len(TEXT):
+            routed.scores[-1, 0] = np.nextafter(routed.scores[-1, 0], np.float16(0))
+        return routed
+
+
 @pytest.mark.parametrize(
     ("fault", "route", "decodings", "what"),
     [
@@ -307,6 +317,7 @@ class TelemetryMatters(DeviceRouting):
         (Stale, "split_last", {"greedy", "speculative"}, "experts"),
         (Leaking, "single", {"speculative"}, "experts"),
         (WrongTable, "pair", {"greedy", "speculative"}, "experts"),
+        (OnlyRejected, "single", {"speculative"}, "hash of experts and scores"),
         (TelemetryMatters, "split_pair", {"greedy", "speculative"}, "scores"),
     ],
 )

@@ -19,7 +19,7 @@ from .report import Failure, Report, Run
 from .residency import Residency
 from .routing import MAX_ROWS, DeviceRouting
 from .ties import counterfactual
-from .trace import Difference, DiffersError
+from .trace import Difference, DiffersError, other_call
 
 TOKENS = 512
 PERIOD = 64
@@ -43,10 +43,16 @@ def widths(seed: int) -> Callable[[], int]:
     return lambda: int(math.exp(rng.uniform(math.log(MIN_WIDTH), math.log(MAX_ROWS + 1))))
 
 
-@dataclass
-class _Reference:
+@dataclass(frozen=True)
+class _Done:
+    """A run: what it routed and wrote, what it found within itself, the positions that it routed wholly."""
+
+    case: Case
     routing: DeviceRouting
-    tokens: bytes
+    decoded: Decoded
+    difference: Difference | None
+    known: int
+    seconds: float
 
 
 class Gate:
@@ -90,7 +96,6 @@ class Gate:
         start = time.perf_counter()
         for group in self.groups:
             self._group(group, step)
-            self._slots(group[0])
         self.report.seconds = time.perf_counter() - start
         return self.report
 
@@ -98,24 +103,76 @@ class Gate:
         # In full, the reference and the first speculative run each compute all of their rows.
         memos = {False: Memo()}
         memos[True] = Memo() if self.report.full else memos[False]
-        reference: _Reference | None = None
+        first: dict[bool, _Done] = {}
         for case in group:
-            reference = self._case(case, memos[case.speculative], reference)
+            done = self._decode(case, memos[case.speculative])
             step(case.name)
-            if reference is None:
-                return
+            if done is not None and self._holds(done, first.get(False), first.get(case.speculative)):
+                first.setdefault(case.speculative, done)
+            if not first:
+                return  # no reference, nothing to hold against it
         for memo in {id(memo): memo for memo in memos.values()}.values():
             self.report.computed += memo.computed
             self.report.found += memo.found
-        first = group[0]
-        if reference is not None and first.setting.eps == 0 and not first.setting.bolt:
-            prompt = self.prompts[first.regime]
-            try:
-                self.report.near_ties[first.regime] = counterfactual(
-                    self.model, reference.routing, prompt, reference.tokens, memo=memos[False]
-                )
-            except ValueError as error:  # the reference's choices are not the contract's
-                self.report.failures.append(Failure(first, str(error)))
+        self._reference(first[False], memos[False])
+
+    def _decode(self, case: Case, memo: Memo) -> _Done | None:
+        """One run; None where the device failed."""
+        report, prompt = self.report, self.prompts[case.regime]
+        capacity = len(prompt) + report.tokens
+        residency = Residency(self.model.config.experts, case.setting.bolt, report.period, report.seed)
+        routing = self.make_routing(self.gates, self.model.config, case, residency, capacity)
+        engine = MemoEngine(self.model, routing, capacity, memo)
+        start = time.perf_counter()
+        decoded, told, known = Decoded(), None, capacity - 1  # the last token is not routed
+        try:
+            if case.speculative:
+                decoded = speculative(engine, prompt, report.tokens, residency, widths(report.seed))
+            else:
+                decoded = greedy(engine, prompt, report.tokens)
+        except DiffersError as error:
+            told, known = error.difference, engine.length
+        except qn.DeviceError as error:
+            report.failures.append(Failure(case, f"DeviceError: {error}"))
+            return None
+        return _Done(case, routing, decoded, told, known, time.perf_counter() - start)
+
+    def _holds(self, done: _Done, reference: _Done | None, sibling: _Done | None) -> bool:
+        """Holds a run against the reference, and against the first run that decodes like it."""
+        report, prompt = self.report, self.prompts[done.case.regime]
+        told = done.difference
+        if reference is not None:
+            told = reference.routing.trace.difference(done.routing.trace, done.known) or told
+        reference = reference or done
+        expected, got = reference.decoded.tokens, done.decoded.tokens
+        equal = sum(a == b for a, b in zip(expected, got, strict=False))
+        if told is None and equal < report.tokens:
+            told = _other_token(expected, got, len(prompt))
+        if told is None and sibling is not None:
+            told = other_call(sibling.routing.calls, done.routing.calls)
+        if told is not None:
+            detail = f"{equal} of {report.tokens} tokens equal; {told}"
+            report.failures.append(Failure(done.case, detail, told))
+        rows = done.known * self.model.config.layers
+        report.runs.append(Run(done.case, equal, done.decoded, rows, done.seconds))
+        return told is None
+
+    def _reference(self, done: _Done, memo: Memo) -> None:
+        """What the report says of a reference."""
+        case, report = done.case, self.report
+        name = f"{case.regime}, {case.setting.name}"
+        report.references[name] = done.routing.trace.sha256(done.known)
+        report.texts[name] = done.decoded.tokens.decode("latin-1")
+        self._slots(case)
+        if case.setting.eps or case.setting.bolt:
+            return
+        prompt = self.prompts[case.regime]
+        try:
+            report.near_ties[case.regime] = counterfactual(
+                self.model, done.routing, prompt, done.decoded.tokens, memo=memo
+            )
+        except ValueError as error:  # the reference's choices are not the contract's
+            report.failures.append(Failure(case, str(error)))
 
     def _slots(self, reference: Case) -> None:
         """Without a bias, experts named by slot are the experts."""
@@ -124,53 +181,6 @@ class Gate:
         mine = self.report.references.get(f"{reference.regime}, {setting.name}")
         if setting.bolt and not setting.eps and plain and mine != plain:
             self.report.failures.append(Failure(reference, "routing is not that of the run without slots"))
-
-    def _case(self, case: Case, memo: Memo, reference: _Reference | None) -> _Reference | None:
-        """Runs it and holds it against the reference, which it is itself if there is none."""
-        report, prompt = self.report, self.prompts[case.regime]
-        capacity = len(prompt) + report.tokens
-        residency = Residency(self.model.config.experts, case.setting.bolt, report.period, report.seed)
-        routing = self.make_routing(self.gates, self.model.config, case, residency, capacity)
-        engine = MemoEngine(self.model, routing, capacity, memo)
-        start = time.perf_counter()
-        decoded, told = Decoded(), None
-        try:
-            if case.speculative:
-                decoded = speculative(engine, prompt, report.tokens, residency, widths(report.seed))
-            else:
-                decoded = greedy(engine, prompt, report.tokens)
-        except DiffersError as error:
-            told = error.difference
-        except qn.DeviceError as error:  # the device stopped a kernel
-            report.failures.append(Failure(case, f"DeviceError: {error}"))
-            return reference
-        seconds = time.perf_counter() - start
-        length = capacity - 1  # the last token is not routed
-        if reference is None and told is not None:
-            report.failures.append(Failure(case, str(told), told))
-            return None
-        if reference is None:
-            reference = _Reference(routing, decoded.tokens)
-            name = f"{case.regime}, {case.setting.name}"
-            report.references[name] = routing.trace.sha256(length)
-            report.texts[name] = decoded.tokens.decode("latin-1")
-        else:
-            known = (
-                engine.length if told else length
-            )  # what an interrupted run has not routed is not compared
-            told = reference.routing.trace.difference(routing.trace, known) or told
-        equal = _equal(reference.tokens, decoded.tokens)
-        if told is None and equal < report.tokens:
-            told = _other_token(reference.tokens, decoded.tokens, len(prompt))
-        if told is not None:
-            detail = f"{equal} of {report.tokens} tokens equal; {told}"
-            report.failures.append(Failure(case, detail, told))
-        report.runs.append(Run(case, equal, decoded, length * self.model.config.layers, seconds))
-        return reference
-
-
-def _equal(expected: bytes, got: bytes) -> int:
-    return sum(a == b for a, b in zip(expected, got, strict=False))
 
 
 def _other_token(expected: bytes, got: bytes, start: int) -> Difference:

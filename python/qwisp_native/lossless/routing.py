@@ -20,7 +20,7 @@ import qwisp_native as qn
 from ..settings import Fuse
 from .model import Config
 from .residency import Residency, Setting
-from .trace import Difference, DiffersError, Trace, shown
+from .trace import Call, Difference, DiffersError, Trace, shown
 
 MAX_ROWS = 25
 
@@ -80,6 +80,7 @@ class DeviceRouting:
         self.fuse = fuse
         self.telemetry = telemetry
         self.trace = Trace(config, capacity, logits=telemetry)
+        self.calls: list[Call] = []
         self.contents: NDArray[np.int32] | None = None
         self.position = self.rows = 0
         device = gates[0].device
@@ -139,7 +140,9 @@ class DeviceRouting:
         for row in np.flatnonzero(((choice < 0) | (choice >= self._scratch.experts)).any(axis=1)):
             expected = f"0 to {self._scratch.experts - 1}"
             raise DiffersError(self._difference("experts", layer, int(row), expected, str(choice[row])))
-        self.trace.write(layer, self.position, self._experts(choice), routed.scores, routed.logits)
+        written = (layer, self.position, self._experts(choice), routed.scores, routed.logits)
+        self.trace.write(*written)
+        self.calls.append(Call.of(*written))
         if self.telemetry:
             self._routed.append(routed)
         return routed

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +104,45 @@ class Trace:
         expected, seen = shown(mine[layer, position], other[layer, position])
         row, rows = (int(n) for n in got.row[position])
         return Difference(name, position, layer, row, rows, expected, seen)
+
+
+class Call(NamedTuple):
+    """Hashes of one route of one layer, rejected rows too."""
+
+    layer: int
+    position: int
+    rows: int
+    choice: bytes
+    """Of experts and scores."""
+    logits: bytes
+    """b"" where they were not asked for."""
+
+    @staticmethod
+    def of(
+        layer: int,
+        position: int,
+        inds: NDArray[np.int32],
+        scores: NDArray[np.float16],
+        logits: NDArray[np.float16] | None,
+    ) -> Call:
+        """Of what was routed."""
+        choice = hashlib.sha256(inds.tobytes() + scores.tobytes()).digest()
+        raw = b"" if logits is None else hashlib.sha256(logits.tobytes()).digest()
+        return Call(layer, position, len(inds), choice, raw)
+
+
+def other_call(expected: Sequence[Call], got: Sequence[Call]) -> Difference | None:
+    """The first call that differs, where both decoded by the same steps."""
+    for one, other in zip_longest(expected, got):
+        if one is None or other is None:
+            return Difference("calls", -1, None, 0, 0, str(len(expected)), str(len(got)))
+        what, mine, its = "hash of logits", one.logits, other.logits
+        if one[:4] != other[:4]:
+            what, mine, its = "hash of experts and scores", one.choice, other.choice
+        elif not (mine and its) or mine == its:
+            continue
+        return Difference(what, other.position, other.layer, 0, other.rows, mine.hex()[:16], its.hex()[:16])
+    return None
 
 
 def shown(expected: AnyArray, got: AnyArray) -> tuple[str, str]:
