@@ -366,6 +366,27 @@ def test_an_unstable_engine_is_red(device: qn.Device, model: Model, monkeypatch:
     assert gate.run().failures
 
 
+def test_the_model_of_the_package(device: qn.Device) -> None:
+    """It knows its text, and is routed alike by every route."""
+    model = load_model()
+    gate = Gate(device, model, tokens=32, prompts={"tied": REGIMES["tied"]})
+    report = gate.run()
+    assert not report.failures
+    assert report.near_ties["tied"].rows == (len(REGIMES["tied"]) + 31) * model.config.layers
+    text = report.texts["tied, resident, bias 0 (off)"]
+    assert all(letter.isprintable() or letter == "\n" for letter in text)
+    assert len(set(text)) > 5
+
+
+def test_another_tie_order_is_another_text(device: qn.Device, model: Model) -> None:
+    """The reason for a contract of ties: here experts tie everywhere, whatever numpy's products are."""
+    gate = small_gate(device, model, tokens=96)
+    gate.groups = gate.groups[:1]
+    ties = gate.run().near_ties["code"]
+    assert ties.exact > ties.rows // 50
+    assert ties.tokens_after
+
+
 # ---- the command
 
 

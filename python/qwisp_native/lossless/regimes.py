@@ -1,4 +1,4 @@
-"""The four kinds of text that the gate decodes. To add one: a prompt here, or a file in prompts/."""
+"""The kinds of text that the gate decodes. To add one: a prompt here, or a file in prompts/."""
 
 from __future__ import annotations
 
@@ -22,5 +22,6 @@ def _repetitive(lines: int = 16, seed: int = 6) -> bytes:
 
 REGIMES: dict[str, bytes] = {
     name: (_FOLDER / f"{name}.txt").read_bytes() for name in ("code", "prose", "tools")
-} | {"repetitive": _repetitive()}
-"""Prompts by name, in bytes, which are the tokens."""
+} | {"repetitive": _repetitive(), "tied": (_FOLDER / "tied.txt").read_bytes()}
+"""Prompts by name, in bytes, which are the tokens. On `tied` the package's model meets a tie that decides a
+token, at least where it was found (docs/lossless.md)."""
