@@ -143,6 +143,13 @@ STAGES = (
     Stage("tests", 60, tests, no_pytest),
     Stage("memcheck", 60, sanitizer("memcheck"), no_sanitizer),
     Stage("racecheck", 60, sanitizer("racecheck"), no_sanitizer),
+    Stage(
+        "lossless",
+        75,
+        lambda run, limit: package("lossless", "--device", "cuda", "--json"),
+        json="lossless.json",
+        reserve=220,
+    ),
     Stage("soak", 90, soak, reserve=130),
     Stage("bench", 45, bench, reserve=90),
     Stage("peers", 280, peers),

@@ -13,7 +13,18 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 LOCK = Path(__file__).parent / "locked_tests.json"
 GATES = ROOT / "python" / "qwisp_native" / "gates"
-TESTS = ("contract", "field_faults", "gates", "planted", "planted_host", "planted_vector", "properties")
+LOSSLESS = ROOT / "python" / "qwisp_native" / "lossless"
+TESTS = (
+    "contract",
+    "field_faults",
+    "gates",
+    "lossless",
+    "lossless_planted",
+    "planted",
+    "planted_host",
+    "planted_vector",
+    "properties",
+)
 
 
 def sha(text: str | bytes) -> str:
@@ -46,7 +57,11 @@ def sources() -> dict[str, dict[str, str]]:
     }
     parts = {
         f"{path.relative_to(ROOT)}::{name}": value
-        for path in [*sorted(GATES.rglob("*.py")), here / "contract.py", here / "planted.py"]
+        for path in [
+            *sorted(GATES.rglob("*.py")),
+            *(LOSSLESS / f"{name}.py" for name in ("decode", "gate", "plan", "routing", "trace")),
+            *(here / f"{name}.py" for name in ("contract", "planted", "planted_lossless")),
+        ]
         for name, value in definitions(path).items()
     }
     data = [

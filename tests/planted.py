@@ -96,22 +96,29 @@ def first_differences(checks: Iterable[tuple[str, str | None]], variants: Iterab
     return None
 
 
+def plant_device(name: str, folder: Path) -> Fault:
+    """Lets this process's devices run patched shaders. It sets the environment of its process."""
+    shaders = folder / "shaders"
+    shaders.mkdir()
+    fault = Fault.load(name)
+    fault.plant(shaders)
+    os.environ["QWISP_SHADER_DIR"] = str(shaders)
+
+    from qwisp_native.testing import load_kernel_image
+
+    if os.environ.get("QWISP_DEVICE", "cpu") == "cpu":
+        load_kernel_image(str(build_image(shaders, folder)))
+    return fault
+
+
 def run(name: str, gates: list[str]) -> dict[str, str | None]:
-    """What each gate tells, as `first_differences` has it. It sets the environment of its process."""
+    """What each gate tells, as `first_differences` has it."""
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        shaders = folder / "shaders"
-        shaders.mkdir()
-        fault = Fault.load(name)
-        fault.plant(shaders)
-        os.environ["QWISP_SHADER_DIR"] = str(shaders)
+        fault = plant_device(name, Path(temporary))
 
         import qwisp_native as qn
         from qwisp_native.gates import GATES, Context
-        from qwisp_native.testing import load_kernel_image
 
-        if os.environ.get("QWISP_DEVICE", "cpu") == "cpu":
-            load_kernel_image(str(build_image(shaders, folder)))
         context = Context(qn.Device())
         told: dict[str, str | None] = {}
         for gate in gates:

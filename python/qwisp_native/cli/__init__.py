@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from . import adversary, bench, demo, info, route, tune
+from . import adversary, bench, demo, info, lossless, route, tune
 from .output import failure
 
 
@@ -19,7 +19,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog="Exit codes: 0 all went well, 1 something failed, 2 wrong usage, 3 a benchmark is VOID.",
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in (demo, route, bench, tune, adversary, info):
+    for command in (demo, route, bench, tune, adversary, lossless, info):
         name = command.__name__.rpartition(".")[2]
         sub = commands.add_parser(name, help=command.SUMMARY, description=command.DESCRIPTION)
         command.add_arguments(sub)
