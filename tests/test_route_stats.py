@@ -14,8 +14,13 @@ from hypothesis import strategies as st
 import qwisp_native as qn
 from qwisp_native.layer_stats import EDGES, STEPS
 from qwisp_native.settings import VARIANTS, Variant
+from qwisp_native.tie_order import ordinals
 
 E, K, H = 32, 4, 512
+
+
+EVERY = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+FINITE = np.unique(EVERY[np.isfinite(EVERY)])  # in order; both zeros are one
 
 
 def reverse(index: int) -> int:
@@ -37,11 +42,7 @@ def literal(rows: list[list[float]], resident: list[bool]) -> dict[str, Any]:
         found["lower_orders"] += set(ours) == set(lower) and ours != lower
         high, low = row[ours[-1]], row[after]
         found["margin"].append(high - low)
-        steps, value = 0, np.float16(low)
-        while value < np.float16(high) and steps <= max(STEPS):
-            value = np.nextafter(value, np.float16(np.inf))
-            steps += 1 if value else 0  # the step from below zero to -0 is none: it equals 0
-            steps += 1 if value == 0 and low < 0 else 0
+        steps = FINITE.searchsorted(high) - FINITE.searchsorted(low)
         for i, most in enumerate(STEPS):
             found["near"][i] += steps <= most
         inside = [row[e] for e in ours if not resident[e]]
@@ -80,6 +81,11 @@ def test_every_figure_has_its_literal_meaning(rows: list[list[float]], resident:
     assert each.near.tolist() == want["near"]
     assert each.margin.tolist() == binned(want["margin"])
     assert each.flip.tolist() == binned(want["flip"])
+
+
+def test_neighbours_are_one_apart() -> None:
+    assert (np.diff(ordinals(FINITE)) == 1).all()
+    assert ordinals(np.array([0.0, -0.0], np.float16)).tolist() == [0, 0]
 
 
 @given(ROWS, ROWS)

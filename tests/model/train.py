@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+
 from folder import config, dequantized, quantized, write_json, write_safetensors
 from network import Model, load_weights, weights_of
-from numpy.typing import NDArray
 from order2 import order2_bits
 
 KINDS = ("code", "docs", "prose", "tools", "repeats")
