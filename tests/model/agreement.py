@@ -163,7 +163,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--corpus", type=Path, required=True, help="what corpus.py wrote")
     parser.add_argument("--model", type=Path, default=DATA)
-    parser.add_argument("--bytes", type=int, default=16384, help="of held-out text, of each of four kinds")
+    parser.add_argument("--bytes", type=int, default=1024, help="of held-out text, of each of four kinds")
     parser.add_argument("--window", type=int, default=1024, help="bytes of context")
     args = parser.parse_args()
     _, held = split(lzma.decompress(args.corpus.read_bytes()), args.bytes)

@@ -99,7 +99,7 @@ def main() -> None:
             "schedule": f"{WARMUP} steps of warm-up, then a cosine to a fiftieth",
             "balance_loss": BALANCE,
             "steps": log[-1][0],
-            "seconds": round(trained, 1),
+            "seconds": round(trained, 1),  # compiling included
             "device": torch.cuda.get_device_name() if device.type == "cuda" else "CPU",
             "torch": torch.__version__,
         },
