@@ -132,10 +132,23 @@ def route_text(checkpoint: Path, text: str = TEXT) -> list[RouterState]:
     for layer, (x, inds) in zip(model.layers, calls, strict=True):
         own = _choice(layer.mlp, x, inds)
         layer.mlp.gate.set_dtype(mx.float32)
-        with _experts(lambda self, x, indices: mx.zeros((*indices.shape, x.shape[-1]))) as again:
-            layer.mlp(x.astype(mx.float32))
-        states.append(RouterState(np.array(x[0]), own, _choice(layer.mlp, *again[0])))
+        states.append(RouterState(np.array(x[0]), own, route_rows(layer.mlp, x.astype(mx.float32))))
     return states
+
+
+def route_rows(block: Any, x: mx.array) -> Choice:
+    """What a block's router makes of rows [1, tokens, H]; its experts do nothing."""
+    with _experts(lambda self, x, indices: mx.zeros((*indices.shape, x.shape[-1]))) as calls:
+        block(x)
+    return _choice(block, *calls[0])
+
+
+def router_rows(model: Any, text: bytes) -> list[np.ndarray]:
+    """What each layer's router is given, [tokens, H]; tokens are bytes."""
+    with _experts(SwitchGLU.__call__) as calls:
+        model(mx.array([list(text)]))
+    mx.eval(calls)
+    return [np.array(x[0]) for x, _ in calls]
 
 
 def _choice(block: Any, x: mx.array, inds: mx.array) -> Choice:

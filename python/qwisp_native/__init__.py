@@ -32,6 +32,7 @@ from .checkpoint import Checkpoint, GateWeights, load_gates
 from .devices import DeviceInfo, devices
 from .errors import DeviceError
 from .repeats import repeated_rows
+from .route_stats import RouteStats
 
 __all__ = [
     "Buffer",
@@ -48,6 +49,7 @@ __all__ = [
     "RouteDiag",
     "RoutePlan",
     "RouteScratch",
+    "RouteStats",
     "Router",
     "__version__",
     "devices",
