@@ -183,7 +183,7 @@ def gates(path: Path) -> int:
     """Every gate on the cuda device, each in a process of its own: most of the time goes into compiling."""
     listed = subprocess.run([*package("gates", "--list")], capture_output=True, text=True, check=True).stdout
     names = [line.split()[0] for line in listed.splitlines()]
-    skipped = {"targets": "about the CPU's kernels"}
+    skipped = {"targets": "about the CPU's kernels", "adversary": "about the executor"}
 
     def one(name: str) -> dict[str, Any]:
         command = package("gates", "--device", "cuda", "--only", name, "--json")

@@ -31,12 +31,12 @@ QWISP_KERNEL_OF(route_top8_rows_wide, kSplitThreads)
  QWISP_BUFFER(int, inds, kTopkInds), QWISP_BUFFER(half, scores, kTopkScores),
  QWISP_ARGS(TopkArgs, args, kTopkArgs),
  QWISP_BUFFER_IF(const int, resident, kTopkResident, kUseBias) QWISP_THREAD_ARGS) {
-    QWISP_WIDE_ARRAYS;
+    QWISP_THREADGROUP_ARRAY(float, exponential, kRouteThreads + 1);
+    QWISP_THREADGROUP_ARRAY(half, row_logits, kRouteThreads);
     QWISP_LET_NEXT_START();
     QWISP_AWAIT_PREVIOUS();
     const uint t = thread_index;
-    const half logit = t < kExperts ? half(logits[group.x * kExperts + t]) : half(QWISP_NEGATIVE_INFINITY);
-    ((QWISP_THREADGROUP(uint))row_keys)[t] = row_key(row_order(logit), t);
+    row_logits[t] = t < kExperts ? half(logits[group.x * kExperts + t]) : half(QWISP_NEGATIVE_INFINITY);
     float boost[QWISP_SLOTS];
     for (uint j = 0; j < QWISP_SLOTS; j++) {
         const uint slot = lane + kSimdWidth * j;
@@ -44,12 +44,13 @@ QWISP_KERNEL_OF(route_top8_rows_wide, kSplitThreads)
         if (kUseBias && slot < kExperts) boost[j] = resident[slot] != 0 ? args.eps : 0.0f;
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    route_row_wide(row_keys, candidates, chosen, exponential, boost, kUseBias, kExperts, kTopK, lane, simdgroup,
+    route_row_wide(row_logits, boost, kUseBias, kExperts, kTopK, lane, simdgroup, exponential,
                    inds + group.x * kTopK, scores + group.x * kTopK);
 }
 
-// The orders of two logits, inverted: 0 means "not here yet", since no order is 0xffff.
+// Two published logits, inverted: 0 means "not here yet" whatever they are, since a NaN is published as 0x7e00.
 #define QWISP_WORDS (kMaxExperts / kSplitExperts / kSimdWidth)
+inline uint publishable(half logit) { return is_nan(logit) ? 0x7e00u : uint(as_type<ushort>(logit)); }
 
 // As route_fused_rows_last. One thread publishes both logits in one word and then counts its threadgroup in,
 // so that no barrier is needed between the two. Every threadgroup reads the row's words right after its count:
@@ -63,7 +64,8 @@ QWISP_KERNEL_OF(route_fused_rows_split, kSplitThreads)
  QWISP_BUFFER(atomic_uint, arrivals, kFusedArrivals),
  QWISP_BUFFER(atomic_uint, words, kFusedWords) QWISP_THREAD_ARGS) {
     QWISP_THREADGROUP_ARRAY(float, terms, kSplitExperts *kSplitThreads);
-    QWISP_WIDE_ARRAYS;
+    QWISP_THREADGROUP_ARRAY(float, exponential, kRouteThreads + 1);
+    QWISP_THREADGROUP_ARRAY(half, row_logits, kRouteThreads);
     QWISP_THREADGROUP_ARRAY(uint, arrived, 1);
     QWISP_LET_NEXT_START();
     const uint row = group.x, first = group.y * kSplitExperts;
@@ -74,7 +76,7 @@ QWISP_KERNEL_OF(route_fused_rows_split, kSplitThreads)
     if (simdgroup == 0) {
         uint before = 0;
         if (lane == 0) {
-            const uint own = ~(row_order(pair[0]) | (row_order(pair[1]) << 16));
+            const uint own = ~(publishable(pair[0]) | (publishable(pair[1]) << 16));
             atomic_store_explicit(words + row_start + group.y, own, memory_order_relaxed);
             before = atomic_fetch_add_explicit(arrivals + row, 1u, memory_order_relaxed);
         }
@@ -94,23 +96,18 @@ QWISP_KERNEL_OF(route_fused_rows_split, kSplitThreads)
     if (arrived[0] + 1 != groups.y) return;
 
     if (simdgroup == 0) {
-        for (bool is_missing = true; is_missing;) {
-            is_missing = false;
-            for (uint q = 0; q < QWISP_WORDS; q++) {
-                const uint at = lane + kSimdWidth * q;
-                if (at < row_words && word[q] == 0) {
-                    word[q] = atomic_load_explicit(words + row_start + at, memory_order_relaxed);
-                    is_missing = true;  // look at it in the next round
-                }
-            }
-        }
-        const uint infinite = order_key(half(QWISP_NEGATIVE_INFINITY));
-        QWISP_THREADGROUP(uint) keys = (QWISP_THREADGROUP(uint))row_keys;
+        if (lane == 0) atomic_store_explicit(arrivals + row, 0u, memory_order_relaxed);
         for (uint q = 0; q < QWISP_WORDS; q++) {
             const uint at = lane + kSimdWidth * q;
-            const bool is_expert = at < row_words;
-            keys[2 * at] = row_key(is_expert ? ~word[q] & 0xffffu : infinite, 2 * at);
-            keys[2 * at + 1] = row_key(is_expert ? ~word[q] >> 16 : infinite, 2 * at + 1);
+            half low = half(QWISP_NEGATIVE_INFINITY), high = low;
+            if (at < row_words) {
+                while (word[q] == 0) word[q] = atomic_load_explicit(words + row_start + at, memory_order_relaxed);
+                atomic_store_explicit(words + row_start + at, 0u, memory_order_relaxed);
+                low = as_type<half>(ushort(~word[q] & 0xffffu));
+                high = as_type<half>(ushort(~word[q] >> 16));
+            }
+            row_logits[2 * at] = low;
+            row_logits[2 * at + 1] = high;
         }
     }
     float boost[QWISP_SLOTS];
@@ -120,11 +117,6 @@ QWISP_KERNEL_OF(route_fused_rows_split, kSplitThreads)
         if (kUseBias && slot < kExperts) boost[j] = resident[slot] != 0 ? args.eps : 0.0f;
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    route_row_wide(row_keys, candidates, chosen, exponential, boost, kUseBias, kExperts, kTopK, lane, simdgroup,
+    route_row_wide(row_logits, boost, kUseBias, kExperts, kTopK, lane, simdgroup, exponential,
                    inds + row * kTopK, scores + row * kTopK);
-    if (simdgroup != 1) return;  // for the next dispatch, beside simdgroup 0's last steps
-    if (lane == 0) atomic_store_explicit(arrivals + row, 0u, memory_order_relaxed);
-    for (uint at = lane; at < row_words; at += kSimdWidth) {
-        atomic_store_explicit(words + row_start + at, 0u, memory_order_relaxed);
-    }
 }

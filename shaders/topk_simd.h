@@ -53,6 +53,16 @@ inline void sorted_keys(QWISP_THREAD(const half) logit, uint lane, QWISP_THREAD(
     for (uint j = 0; j < QWISP_SLOTS; j++) key[j] = (order_key(logit[j]) << 8) | tie_rank(lane + kSimdWidth * j);
     sort_keys(key);
 }
+// Puts the keys of the winners first .. last - 1 into lanes first .. last - 1.
+inline void choose_rounds(QWISP_THREAD(uint) key, uint first, uint last, uint lane, QWISP_THREAD(uint) won) {
+    for (uint k = first; k < last; k++) {
+        const uint best = simd_max(key[0]);
+        const bool is_mine = key[0] == best;
+        for (uint j = 0; j + 1 < QWISP_SLOTS; j++) key[j] = is_mine ? key[j + 1] : key[j];
+        key[QWISP_SLOTS - 1] = is_mine ? 0 : key[QWISP_SLOTS - 1];
+        *won = lane == k ? best : *won;
+    }
+}
 // Only -inf is left: slot 0 keeps the whole tree, chosen before or not.
 inline uint slot_of_key(uint key) {
     const uint infinite = (order_key(half(QWISP_NEGATIVE_INFINITY)) << 8) | 0xffu;
@@ -65,13 +75,7 @@ inline uint choose_by_logit(QWISP_THREAD(const half) logit, uint top_k, uint lan
     uint key[QWISP_SLOTS];
     uint won = 0;
     sorted_keys(logit, lane, key);
-    for (uint k = 0; k < top_k; k++) {
-        const uint best = simd_max(key[0]);
-        const bool is_mine = key[0] == best;
-        for (uint j = 0; j + 1 < QWISP_SLOTS; j++) key[j] = is_mine ? key[j + 1] : key[j];
-        key[QWISP_SLOTS - 1] = is_mine ? 0 : key[QWISP_SLOTS - 1];
-        won = lane == k ? best : won;
-    }
+    choose_rounds(key, 0, top_k, lane, &won);
     return slot_of_key(won);
 }
 

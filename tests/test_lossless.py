@@ -32,9 +32,10 @@ from qwisp_native.lossless.plan import OFF, Case, cases
 from qwisp_native.lossless.regimes import REGIMES
 from qwisp_native.lossless.residency import SETTINGS, Residency, Setting
 from qwisp_native.lossless.routing import MAX_ROWS, DeviceRouting, Routed
-from qwisp_native.lossless.ties import chosen, near_ties, reversed_bits, scores_of
+from qwisp_native.lossless.ties import near_ties, scores_of
 from qwisp_native.lossless.trace import Difference, Trace
 from qwisp_native.settings import VARIANTS
+from qwisp_native.tie_order import chosen, reversed_bits
 
 PLAIN = Case("code", Setting(), OFF, speculative=False, telemetry=True)
 TEXT = b"for row in rows: total += row.size\n"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..tie_order import chosen, ordinals, reversed_bits
 from .decode import greedy
 from .memo import Memo, MemoEngine
 from .model import Model
@@ -15,30 +16,6 @@ from .routing import DeviceRouting, Routed
 from .trace import Trace
 
 THREADS = 256  # of the trees of docs/contract.md section 3
-
-
-def reversed_bits(experts: int) -> NDArray[np.int64]:
-    """The 8-bit reversal of each expert's index: among equal logits the smallest is chosen."""
-    index = np.arange(experts)
-    rank: NDArray[np.int64] = np.sum([(index >> bit & 1) << (7 - bit) for bit in range(8)], axis=0)
-    return rank
-
-
-def chosen(logits: NDArray[np.float16], top_k: int, rank: NDArray[np.int64]) -> NDArray[np.int32]:
-    """The unbiased choice in numpy, ties by `rank` (docs/contract.md section 3, step 4). No NaN.
-
-    Args:
-        logits: float16 [..., E].
-        top_k: K.
-        rank: int64 [E], the smallest first.
-
-    Returns:
-        int32 [..., K] in order of choice.
-
-    """
-    by_rank = np.argsort(rank)
-    order = np.argsort(-logits[..., by_rank].astype(np.float32), axis=-1, kind="stable")[..., :top_k]
-    return by_rank[order].astype(np.int32)
 
 
 def scores_of(logits: NDArray[np.float16], choice: NDArray[np.int32]) -> NDArray[np.float16]:
@@ -116,12 +93,6 @@ class NearTies:
         return dict(vars(self))
 
 
-def _ordinals(logits: NDArray[np.float16]) -> NDArray[np.int32]:
-    """Integers in the order of float16, neighbours one apart, -0 equal to +0."""
-    bits = logits.view(np.uint16).astype(np.int32)
-    return np.where(bits & 0x8000, -(bits & 0x7FFF), bits)
-
-
 def near_ties(trace: Trace, length: int) -> tuple[NearTies, NDArray[np.bool_]]:
     """The counts that need no other run, and where the lower index would differ at all, bool [L, P].
 
@@ -140,8 +111,8 @@ def near_ties(trace: Trace, length: int) -> tuple[NearTies, NDArray[np.bool_]]:
     lower = chosen(logits, top_k, np.arange(experts))
     other = (lower != inds).any(axis=2)
     other_set = (np.sort(lower, axis=2) != np.sort(inds, axis=2)).any(axis=2)
-    ordinals = -np.sort(-_ordinals(logits), axis=2)[..., : top_k + 1]
-    gaps = ordinals[..., :-1] - ordinals[..., 1:]
+    nearest = -np.sort(-ordinals(logits), axis=2)[..., : top_k + 1]
+    gaps = nearest[..., :-1] - nearest[..., 1:]
     return NearTies(
         rows=other.size,
         exact=int((gaps[..., -1] == 0).sum()),

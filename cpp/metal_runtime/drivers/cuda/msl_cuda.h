@@ -145,18 +145,6 @@ __forceinline__ void atomic_store_explicit(atomic_uint *object, uint value, memo
 }
 __forceinline__ uint atomic_fetch_add_explicit(atomic_uint *object, uint operand, memory_order) {
     uint value;
-    if (operand == 1) {
-        // ptxas adds `add`s up over a simdgroup first and waits for the result at once, to share it out. An
-        // `inc` that it cannot tell from them it leaves alone: the limit is all ones, but it does not know
-        // that.
-        uint lane_bits;
-        asm("mov.u32 %0, %%smid;" : "=r"(lane_bits));
-        asm volatile("atom.inc.relaxed.gpu.global.u32 %0, [%1], %2;"
-                     : "=r"(value)
-                     : "l"(object), "r"(~(lane_bits >> 16))
-                     : "memory");
-        return value;
-    }
     asm volatile("atom.add.relaxed.gpu.global.u32 %0, [%1], %2;"
                  : "=r"(value)
                  : "l"(object), "r"(operand)
